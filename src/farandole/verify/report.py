@@ -1,0 +1,50 @@
+"""What a proof says: the problems found, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from farandole.errors import ScheduleError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule, where it is broken, and what stands there instead of what should.
+
+    ``rule`` is a short fixed word; ``rank``, ``round`` and ``chunk`` are -1 where they do not apply.
+    ``expected`` and ``got`` are in words, ``message`` is the whole sentence.
+    """
+
+    rule: str
+    message: str
+    rank: int = -1
+    round: int = -1
+    chunk: int = -1
+    expected: str = ""
+    got: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a proof.
+
+    ``transfers`` counts what was checked. ``smallest_safe_depth`` is the least queue depth at which the
+    lowered program cannot deadlock (0 is rendezvous), or None where no program was checked, or none is safe.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    transfers: int = 0
+    smallest_safe_depth: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def raise_if_wrong(self) -> None:
+        """Raise ScheduleError with the first problems, unless all is well."""
+        if self.problems:
+            shown = "\n".join(f"  {problem.message}" for problem in self.problems[:10])
+            more = f"\n  and {len(self.problems) - 10} more" if len(self.problems) > 10 else ""
+            raise ScheduleError(f"{self.name} is rejected:\n{shown}{more}", problems=self.problems)
