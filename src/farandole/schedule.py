@@ -127,7 +127,8 @@ class Schedule:
 def named(phase: str, rounds: Iterable[Round]) -> Iterator[Round]:
     """The same rounds, each marked as part of ``phase``."""
     for round_ in rounds:
-        yield replace_phase(round_, phase if not round_.phase else f"{phase}: {round_.phase}")
+        inner = f"{phase}: {round_.phase}" if round_.phase else phase
+        yield Round(round_.src, round_.dst, round_.chunk, round_.count, round_.reduce, inner)
 
 
 
