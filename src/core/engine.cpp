@@ -1,0 +1,234 @@
+#include "engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include <sched.h>
+
+namespace farandole {
+namespace {
+
+constexpr int kFewOperands = 16;
+constexpr auto kLookEvery = std::chrono::milliseconds(10);
+constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
+
+std::uint64_t pack(int rank, int peer, Failure failure) {
+  auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
+  return part(rank) << 40 | part(peer) << 16 | static_cast<std::uint64_t>(failure);
+}
+
+int unpack(std::uint64_t packed, int shift) { return static_cast<int>(packed >> shift & 0xffff) - 1; }
+
+void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes) {
+  if (output == from) output = nullptr;  // an in-place call: it is there already
+  if (output == nullptr || place == nullptr) {
+    std::byte* to = output != nullptr ? output : place;
+    if (to != nullptr) std::memcpy(to, from, bytes);
+    return;
+  }
+  for (std::size_t at = 0; at < bytes; at += kCopyBlock) {
+    auto part = std::min(kCopyBlock, bytes - at);
+    std::memcpy(place + at, from + at, part);
+    std::memcpy(output + at, from + at, part);
+  }
+}
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, Patience patience, int batch)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      process_fds_(std::move(process_fds)),
+      patience_(patience),
+      batch_slices_(batch),
+      set_bytes_(segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
+      seen_(static_cast<std::size_t>(segment_->ranks()), 0),
+      checked_(static_cast<std::size_t>(segment_->ranks()), 0),
+      dead_(static_cast<std::size_t>(segment_->ranks()), false) {}
+
+bool Engine::same_call(int peer) const {
+  auto call = call_ % kCalls;
+  return segment_->line(peer).fingerprint[call] == segment_->line(rank_).fingerprint[call];
+}
+
+// Everything a rank looks at when the one it waits for does not come. True: go on waiting.
+bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
+  if (segment_->head().failure.load(std::memory_order_acquire) != 0) {
+    verdict = broken();
+    return false;
+  }
+  if (segment_->line(peer).entered.load(std::memory_order_acquire) == call_ && !same_call(peer)) {
+    verdict = {Failure::mismatch, peer};
+    return false;
+  }
+  auto now = Clock::now();
+  if (now < next_look_) return true;
+  next_look_ = now + kLookEvery;
+  find_dead(process_fds_, dead_);
+  for (int rank = 0; rank < segment_->ranks(); ++rank) {
+    // A rank that is gone matters unless it had done its part of this call. Look at its counter last.
+    auto& line = segment_->line(rank);
+    bool left = line.left.load(std::memory_order_acquire) != 0;
+    if (!left && !dead_[static_cast<std::size_t>(rank)]) continue;
+    if (line.counter.load(std::memory_order_acquire) >= end_) continue;
+    verdict = {left ? Failure::closed : Failure::lost, rank};
+    return false;
+  }
+  if ((*watch.interrupted)()) {
+    verdict = {Failure::interrupted, rank_};
+  } else if (now >= watch.deadline) {
+    verdict = {Failure::late, peer};
+  }
+  return verdict.failure == Failure::none;
+}
+
+// Wait until the counter of `peer` is at least `value`; false with a verdict if that will not be.
+bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch) {
+  auto& seen = seen_[static_cast<std::size_t>(peer)];
+  if (seen < value) {
+    auto& line = segment_->line(peer);
+    auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
+    bool there = look();
+    for (int i = 0; !there && i < patience_.spins; ++i) {
+      pause();
+      there = look();
+    }
+    for (int i = 0; !there && i < patience_.yields; ++i) {
+      sched_yield();
+      there = look();
+    }
+    while (!there) {
+      sleep_on(line, seen);
+      there = look();
+      if (!there && !look_around(peer, verdict, watch)) return false;
+    }
+  }
+  if (value > base_ && checked_[static_cast<std::size_t>(peer)] != call_) {
+    checked_[static_cast<std::size_t>(peer)] = call_;
+    if (!same_call(peer)) {
+      verdict = {Failure::mismatch, peer};
+      return false;
+    }
+  }
+  return true;
+}
+
+void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set, const std::byte* input,
+                      std::byte* output) const {
+  auto moved = slice * plan.stride;
+  auto length = std::min(step.length, step.limit - moved);
+  if (length <= 0) return;
+  auto itemsize = static_cast<std::size_t>(plan.itemsize);
+  auto user = [&](std::int64_t offset) { return static_cast<std::size_t>(offset + moved) * itemsize; };
+  auto slot = [&](std::int64_t rank, std::int64_t offset) {
+    return segment_->slot(static_cast<int>(rank)) + set * set_bytes_ + static_cast<std::size_t>(offset);
+  };
+  std::byte* to = step.output >= 0 ? output + user(step.output) : nullptr;
+  std::byte* place = step.place >= 0 ? slot(rank_, step.place) : nullptr;
+  auto address = [&](const Operand& operand) -> const std::byte* {
+    if (operand.rank == kInput) return input + user(operand.offset);
+    if (operand.rank == kOutput) return output + user(operand.offset);
+    return slot(operand.rank, operand.offset);
+  };
+  const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
+  if (step.operands == 1) {
+    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * itemsize);
+    return;
+  }
+  const void* few[kFewOperands];
+  std::vector<const void*> many;
+  const void** from = few;
+  if (step.operands > kFewOperands) {
+    many.resize(static_cast<std::size_t>(step.operands));
+    from = many.data();
+  }
+  for (std::int64_t i = 0; i < step.operands; ++i) from[i] = address(operands[i]);
+  plan.fold(to, place, from, static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length));
+}
+
+Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
+                    const std::function<bool()>& interrupted) {
+  if (auto verdict = broken(); verdict.failure != Failure::none) return verdict;
+  auto& line = segment_->line(rank_);
+  base_ = line.counter.load(std::memory_order_relaxed);
+  end_ = base_ + static_cast<std::uint64_t>(plan.slices) * plan.stages.size();
+  ++call_;
+  line.fingerprint[call_ % kCalls] = plan.fingerprint;
+  auto& text = segment_->text(rank_, call_).text;
+  std::memcpy(text, plan.text.c_str(), std::min(plan.text.size() + 1, kTextBytes));
+  line.entered.store(call_, std::memory_order_release);
+
+  // The clock is read only by ranks that have to wait for long; a deadline so far off is none.
+  auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(timeout_s, 1e9)));
+  Watch watch{Clock::now() + limit, &interrupted};
+  Verdict verdict;
+  auto give_up = [&] {
+    if (broken().failure == Failure::none) fail(verdict.failure, verdict.peer);
+    return verdict;
+  };
+
+  auto done = base_;
+  for (std::int64_t first = 0; first < plan.slices; first += batch_slices_) {
+    auto half = batch_ % 2;
+    for (int peer = 0; peer < segment_->ranks(); ++peer) {
+      if (peer != rank_ && !arrived(peer, batch_end_[half], verdict, watch)) return give_up();
+    }
+    auto slices = std::min<std::int64_t>(batch_slices_, plan.slices - first);
+    for (const Stage& stage : plan.stages) {
+      // The counter has gone up by one for each slice when all ranks have finished a stage of the batch.
+      for (std::int64_t i = 0; i < slices; ++i) {
+        auto before = done - static_cast<std::uint64_t>(slices) + static_cast<std::uint64_t>(i) + 1;
+        for (std::int64_t w = 0; w < stage.waits; ++w) {
+          auto peer = static_cast<int>(plan.waits[static_cast<std::size_t>(stage.first_wait + w)]);
+          if (!arrived(peer, before, verdict, watch)) return give_up();
+        }
+        auto set = half * static_cast<std::size_t>(batch_slices_) + static_cast<std::size_t>(i);
+        auto* step = plan.steps.data() + stage.first_step;
+        for (auto* end = step + stage.before; step != end; ++step) {
+          run_step(plan, *step, first + i, set, input, output);
+        }
+        if (stage.announces != 0) announce(line, done + static_cast<std::uint64_t>(i) + 1);
+        for (auto* end = step + stage.after; step != end; ++step) {
+          run_step(plan, *step, first + i, set, input, output);
+        }
+      }
+      done += static_cast<std::uint64_t>(slices);
+    }
+    batch_end_[half] = done;
+    ++batch_;
+  }
+  return verdict;
+}
+
+void Engine::fail(Failure failure, int peer) {
+  std::uint64_t none = 0;
+  segment_->head().failure.compare_exchange_strong(none, pack(rank_, peer, failure));
+  for (int rank = 0; rank < segment_->ranks(); ++rank) wake(segment_->line(rank));
+}
+
+void Engine::leave() {
+  segment_->line(rank_).left.store(1, std::memory_order_release);
+  wake(segment_->line(rank_));
+}
+
+Verdict Engine::broken() const {
+  auto packed = segment_->head().failure.load(std::memory_order_acquire);
+  return {static_cast<Failure>(packed & 0xffff), unpack(packed, 16)};
+}
+
+int Engine::broken_by() const { return unpack(segment_->head().failure.load(std::memory_order_acquire), 40); }
+
+std::vector<RankState> Engine::states() const {
+  std::vector<RankState> states;
+  for (int rank = 0; rank < segment_->ranks(); ++rank) {
+    auto& line = segment_->line(rank);
+    auto call = line.entered.load(std::memory_order_acquire);
+    auto& text = segment_->text(rank, call).text;
+    states.push_back({line.counter.load(std::memory_order_acquire), call, line.left.load() != 0,
+                      call == 0 ? std::string() : std::string(text, strnlen(text, kTextBytes))});
+  }
+  return states;
+}
+
+}  // namespace farandole

@@ -1,0 +1,67 @@
+// The interpreter: runs plans over the shared segment. It knows stages, steps and slices, no algorithm.
+//
+// Slices are run in batches. Within a batch every stage is done for all its slices before the next stage, so
+// that while a rank waits for one slice, its peers work on another. Slots have two halves, used by even and
+// odd batches in turn, and before a rank writes into a half it waits until every rank has finished the batch
+// that used it last. That is the only wait for readers there is; it also keeps ranks within two calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan.hpp"
+#include "segment.hpp"
+#include "waiting.hpp"
+
+namespace farandole {
+
+struct RankState {
+  std::uint64_t counter, call;
+  bool left;
+  std::string text;
+};
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, Patience patience, int batch);
+
+  // Carry out `plan` on the user's memory. A failure leaves the communicator broken, on all ranks.
+  Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
+              const std::function<bool()>& interrupted);
+
+  // Break the communicator for everyone; does nothing if it is broken already.
+  void fail(Failure failure, int peer);
+  // Tell the others that this rank will make no more calls.
+  void leave();
+
+  Verdict broken() const;   // who was to blame, in `peer`, as far as the first rank to fail could tell
+  int broken_by() const;    // the rank that failed first, or -1
+  std::uint64_t call() const { return call_; }
+  std::vector<RankState> states() const;
+
+ private:
+  bool arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch);
+  bool look_around(int peer, Verdict& verdict, const Watch& watch);
+  bool same_call(int peer) const;
+  void run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set, const std::byte* input,
+                std::byte* output) const;
+
+  std::shared_ptr<Segment> segment_;
+  int rank_;
+  std::vector<int> process_fds_;
+  Patience patience_;
+  int batch_slices_;
+  std::size_t set_bytes_;               // of one slice
+  std::uint64_t call_ = 0;              // this call
+  std::uint64_t base_ = 0, end_ = 0;    // the counters' common value at its beginning and its end
+  std::uint64_t batch_ = 0;             // over all calls
+  std::uint64_t batch_end_[2] = {0, 0}; // the counters' value at the end of the last even and odd batch
+  std::vector<std::uint64_t> seen_;     // the last value seen of each rank's counter
+  std::vector<std::uint64_t> checked_;  // the last call in which each rank's fingerprint was compared
+  std::vector<bool> dead_;
+  Clock::time_point next_look_{};
+};
+
+}  // namespace farandole

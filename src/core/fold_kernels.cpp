@@ -1,0 +1,299 @@
+// The folds themselves. This file is compiled once per instruction set, FARANDOLE_ISA, and must not share
+// any function with other files: the linker would keep one copy, perhaps one this processor cannot run.
+// So everything but the entry point is in an unnamed namespace, and no library template is used on data.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include "fold.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr std::size_t kBlockBytes = 4096;  // accumulators of a block stay in the first cache
+
+// How an element is stored and in which type it is folded. Plain types are both.
+template <class T>
+struct Plain {
+  using Stored = T;
+  using Folded = T;
+  static constexpr bool converts = false;
+};
+
+struct Bool {
+  using Stored = std::uint8_t;
+  using Folded = std::uint8_t;
+  static constexpr bool converts = false;
+};
+
+float from_bits(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+std::uint32_t to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+struct BFloat16 {
+  using Stored = std::uint16_t;
+  using Folded = float;
+  static constexpr bool converts = true;
+
+  static void widen(const Stored* from, float* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = from_bits(static_cast<std::uint32_t>(from[i]) << 16);
+  }
+  static void narrow(const float* from, Stored* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      auto bits = to_bits(from[i]);
+      auto rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to nearest, ties to even
+      bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+      to[i] = static_cast<Stored>(is_nan ? (bits >> 16 | 0x40) : rounded);
+    }
+  }
+};
+
+struct Float16 {
+  using Stored = std::uint16_t;
+  using Folded = float;
+  static constexpr bool converts = true;
+
+  static float widen_one(Stored half) {
+    std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
+    std::uint32_t rest = half & 0x7fff;
+    if (rest >= 0x7c00) return from_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+    if (rest < 0x400) {  // zero or subnormal: a multiple of 2^-24
+      float value = static_cast<float>(rest) * 0x1p-24F;
+      return from_bits(sign | to_bits(value));
+    }
+    return from_bits(sign | ((rest << 13) + (112U << 23)));
+  }
+  static Stored narrow_one(float value) {
+    std::uint32_t bits = to_bits(value);
+    auto sign = static_cast<Stored>(bits >> 16 & 0x8000);
+    std::uint32_t rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000) return static_cast<Stored>(sign | 0x7e00 | (rest >> 13 & 0x3ff));
+    if (rest >= 0x477ff000) return static_cast<Stored>(sign | 0x7c00);  // rounds to infinity
+    if (rest < 0x38800000) {  // subnormal: let the addition round to a multiple of 2^-24
+      return static_cast<Stored>(sign | (to_bits(from_bits(rest) + 0.5F) - to_bits(0.5F)));
+    }
+    return static_cast<Stored>(sign | (rest - (112U << 23) + 0xfff + (rest >> 13 & 1)) >> 13);
+  }
+  static void widen(const Stored* from, float* to, std::size_t n) {
+    std::size_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    }
+#endif
+    for (; i < n; ++i) to[i] = widen_one(from[i]);
+  }
+  static void narrow(const float* from, Stored* to, std::size_t n) {
+    std::size_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+      auto half = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), half);
+    }
+#endif
+    for (; i < n; ++i) to[i] = narrow_one(from[i]);
+  }
+};
+
+template <class T>
+struct Complex {
+  T re, im;
+};
+
+// The ops. Integers wrap; a NaN in min or max wins wherever it stands.
+template <class T>
+struct WrapType {
+  using type = std::uint32_t;
+};
+template <>
+struct WrapType<std::int64_t> {
+  using type = std::uint64_t;
+};
+template <>
+struct WrapType<std::uint64_t> {
+  using type = std::uint64_t;
+};
+template <>
+struct WrapType<float> {
+  using type = float;
+};
+template <>
+struct WrapType<double> {
+  using type = double;
+};
+template <class T>
+using Wrap = typename WrapType<T>::type;
+
+struct Sum {
+  template <class T>
+  static T apply(T x, T y) {
+    return static_cast<T>(static_cast<Wrap<T>>(x) + static_cast<Wrap<T>>(y));
+  }
+  template <class T>
+  static Complex<T> apply(Complex<T> x, Complex<T> y) {
+    return {x.re + y.re, x.im + y.im};
+  }
+};
+struct Prod {
+  template <class T>
+  static T apply(T x, T y) {
+    return static_cast<T>(static_cast<Wrap<T>>(x) * static_cast<Wrap<T>>(y));
+  }
+  template <class T>
+  static Complex<T> apply(Complex<T> x, Complex<T> y) {
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+  }
+};
+struct Min {
+  template <class T>
+  static T apply(T x, T y) {
+    return x < y || x != x ? x : y;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T x, T y) {
+    return x > y || x != x ? x : y;
+  }
+};
+struct And {
+  template <class T>
+  static T apply(T x, T y) {
+    return static_cast<T>(x & y);
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T x, T y) {
+    return static_cast<T>(x | y);
+  }
+};
+struct Xor {
+  template <class T>
+  static T apply(T x, T y) {
+    return static_cast<T>(x ^ y);
+  }
+};
+
+// One pass over n elements of two to four operands. The output may be one of them.
+template <class Op, class T>
+void pass(T* output, const T* const* x, std::size_t count, std::size_t n) {
+  const T *a = x[0], *b = x[1];
+  if (count == 2) {
+    for (std::size_t i = 0; i < n; ++i) output[i] = Op::apply(a[i], b[i]);
+  } else if (count == 3) {
+    const T* c = x[2];
+    for (std::size_t i = 0; i < n; ++i) output[i] = Op::apply(Op::apply(a[i], b[i]), c[i]);
+  } else {
+    const T *c = x[2], *d = x[3];
+    for (std::size_t i = 0; i < n; ++i) output[i] = Op::apply(Op::apply(Op::apply(a[i], b[i]), c[i]), d[i]);
+  }
+}
+
+// Fold n elements, at most a block. `load(j)` gives operand j as an array of T.
+template <class Op, class T, class Load>
+void fold_block(T* output, Load load, std::size_t count, std::size_t n) {
+  alignas(64) T sum[kBlockBytes / sizeof(T)];
+  const T* x[4] = {};
+  std::size_t taken = count < 4 ? count : 4;
+  for (std::size_t j = 0; j < taken; ++j) x[j] = load(j);
+  pass<Op, T>(taken == count ? output : sum, x, taken, n);
+  while (taken < count) {
+    std::size_t more = count - taken < 3 ? count - taken : 3;
+    x[0] = sum;
+    for (std::size_t j = 0; j < more; ++j) x[j + 1] = load(taken + j);
+    taken += more;
+    pass<Op, T>(taken == count ? output : sum, x, more + 1, n);
+  }
+}
+
+template <class Kind, class Op>
+void fold(void* output, void* place, const void* const* operands, std::size_t count, std::size_t length) {
+  using Stored = typename Kind::Stored;
+  using Folded = typename Kind::Folded;
+  constexpr std::size_t block = kBlockBytes / sizeof(Folded);
+  auto* first = static_cast<Stored*>(output != nullptr ? output : place);
+  auto* second = output != nullptr && place != nullptr ? static_cast<Stored*>(place) : nullptr;
+  for (std::size_t at = 0; at < length; at += block) {
+    std::size_t n = length - at < block ? length - at : block;
+    if constexpr (Kind::converts) {
+      alignas(64) Folded wide[4][block];
+      std::size_t next = 0;
+      auto load = [&](std::size_t j) {
+        Folded* room = wide[next++ % 4];
+        Kind::widen(static_cast<const Stored*>(operands[j]) + at, room, n);
+        return static_cast<const Folded*>(room);
+      };
+      alignas(64) Folded result[block];
+      fold_block<Op, Folded>(result, load, count, n);
+      Kind::narrow(result, first + at, n);
+    } else {
+      auto load = [&](std::size_t j) { return static_cast<const Folded*>(operands[j]) + at; };
+      fold_block<Op, Folded>(first + at, load, count, n);
+    }
+    if (second != nullptr) std::memcpy(second + at, first + at, n * sizeof(Stored));
+  }
+}
+
+template <class Kind>
+Fold arithmetic(std::string_view op) {
+  if (op == "sum") return fold<Kind, Sum>;
+  if (op == "prod") return fold<Kind, Prod>;
+  if constexpr (requires(typename Kind::Folded x) { x < x; }) {
+    if (op == "min") return fold<Kind, Min>;
+    if (op == "max") return fold<Kind, Max>;
+  }
+  return nullptr;
+}
+
+template <class Kind>
+Fold whole_number(std::string_view op) {
+  if (op == "band") return fold<Kind, And>;
+  if (op == "bor") return fold<Kind, Or>;
+  if (op == "bxor") return fold<Kind, Xor>;
+  return arithmetic<Kind>(op);
+}
+
+Fold truth(std::string_view op) {
+  if (op == "sum" || op == "max" || op == "bor") return fold<Bool, Or>;
+  if (op == "prod" || op == "min" || op == "band") return fold<Bool, And>;
+  return op == "bxor" ? fold<Bool, Xor> : nullptr;
+}
+
+}  // namespace
+
+#define FARANDOLE_JOIN2(a, b) a##b
+#define FARANDOLE_JOIN(a, b) FARANDOLE_JOIN2(a, b)
+
+Fold FARANDOLE_JOIN(find_fold_, FARANDOLE_ISA)(std::string_view dtype, std::string_view op);
+Fold FARANDOLE_JOIN(find_fold_, FARANDOLE_ISA)(std::string_view dtype, std::string_view op) {
+  if (dtype == "float32") return arithmetic<Plain<float>>(op);
+  if (dtype == "float64") return arithmetic<Plain<double>>(op);
+  if (dtype == "bfloat16") return arithmetic<BFloat16>(op);
+  if (dtype == "float16") return arithmetic<Float16>(op);
+  if (dtype == "int8") return whole_number<Plain<std::int8_t>>(op);
+  if (dtype == "int16") return whole_number<Plain<std::int16_t>>(op);
+  if (dtype == "int32") return whole_number<Plain<std::int32_t>>(op);
+  if (dtype == "int64") return whole_number<Plain<std::int64_t>>(op);
+  if (dtype == "uint8") return whole_number<Plain<std::uint8_t>>(op);
+  if (dtype == "uint16") return whole_number<Plain<std::uint16_t>>(op);
+  if (dtype == "uint32") return whole_number<Plain<std::uint32_t>>(op);
+  if (dtype == "uint64") return whole_number<Plain<std::uint64_t>>(op);
+  if (dtype == "complex64") return arithmetic<Plain<Complex<float>>>(op);
+  if (dtype == "complex128") return arithmetic<Plain<Complex<double>>>(op);
+  return dtype == "bool" ? truth(op) : nullptr;
+}
+
+}  // namespace farandole

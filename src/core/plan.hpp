@@ -1,0 +1,44 @@
+// A plan: one rank's slot program, bound to the lengths of one call. Data only; made in Python, run by Engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fold.hpp"
+
+namespace farandole {
+
+inline constexpr std::int64_t kInput = -1;   // Operand::rank of the user's input
+inline constexpr std::int64_t kOutput = -2;  // and of the user's output
+
+struct Operand {
+  std::int64_t rank;
+  std::int64_t offset;  // bytes into the slot; elements into the input or output, for slice 0
+};
+
+struct Step {
+  std::int64_t first_operand, operands;
+  std::int64_t length, limit;  // elements: min(length, limit - slice * stride) are there
+  std::int64_t output;         // elements into the output, or -1
+  std::int64_t place;          // bytes into one's own slot, or -1
+};
+
+struct Stage {
+  std::int64_t first_wait, waits;
+  std::int64_t first_step, before, after;  // steps before and after the announcement
+  std::int64_t announces;                  // 0 or 1
+};
+
+struct Plan {
+  std::vector<Stage> stages;
+  std::vector<Step> steps;
+  std::vector<Operand> operands;
+  std::vector<std::int64_t> waits;  // ranks
+  std::int64_t slices, stride, itemsize;
+  Fold fold;                        // nullptr where nothing is reduced
+  std::uint64_t fingerprint;        // equal on ranks that make the same call
+  std::string text;                 // the call in words
+};
+
+}  // namespace farandole

@@ -1,0 +1,70 @@
+#include "segment.hpp"
+
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace farandole {
+namespace {
+
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+struct Places {
+  std::size_t lines, texts, slots, end;
+};
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+Places places(int ranks, std::size_t slot_bytes) {
+  if (ranks < 1 || slot_bytes % kPage != 0) {
+    throw std::invalid_argument("a segment needs at least one rank and whole pages per slot");
+  }
+  auto n = static_cast<std::size_t>(ranks);
+  Places p{};
+  p.lines = round_up(sizeof(Head), 2 * kCacheLine);
+  p.texts = p.lines + n * sizeof(Line);
+  p.slots = round_up(p.texts + n * kCalls * sizeof(CallText), kPage);
+  if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
+    throw std::invalid_argument("a segment of that size does not fit an address space");
+  }
+  p.end = p.slots + n * slot_bytes;
+  return p;
+}
+
+}  // namespace
+
+std::size_t Segment::bytes_needed(int ranks, std::size_t slot_bytes) { return places(ranks, slot_bytes).end; }
+
+Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slot_bytes_(slot_bytes) {
+  auto p = places(ranks, slot_bytes);
+  struct stat facts {};
+  if (fstat(fd, &facts) != 0) throw std::system_error(errno, std::generic_category(), "fstat of the shared segment");
+  if (static_cast<std::size_t>(facts.st_size) < p.end) {
+    throw std::invalid_argument("the shared segment has " + std::to_string(facts.st_size) + " bytes, not " +
+                                std::to_string(p.end));
+  }
+  bytes_ = p.end;
+  lines_ = p.lines;
+  texts_ = p.texts;
+  slots_ = p.slots;
+  void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of the shared segment");
+  base_ = static_cast<std::byte*>(mapped);
+  madvise(mapped, bytes_, MADV_DONTFORK);
+  if (bytes_ >= 2 * kHugePage) madvise(mapped, bytes_, MADV_HUGEPAGE);  // a wish; refusal costs nothing but speed
+  head().ranks = static_cast<std::uint32_t>(ranks);
+  head().version = kVersion;
+  head().slot_bytes = slot_bytes;
+}
+
+Segment::~Segment() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+}  // namespace farandole

@@ -1,0 +1,55 @@
+// Waiting for another process's counter: spin a little, then yield the core, then sleep in the kernel.
+//
+// Which of the three comes when decides how a machine with more ranks than cores behaves: with a core for
+// each rank, spinning is fastest; without, the rank one waits for may need this very core, so yield at once.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "segment.hpp"
+
+namespace farandole {
+
+using Clock = std::chrono::steady_clock;
+
+struct Patience {
+  int spins;   // looks at the counter with a pause in between
+  int yields;  // looks with sched_yield in between
+};
+
+// What a rank that has waited for long looks at besides the counter.
+struct Watch {
+  Clock::time_point deadline;
+  const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
+};
+
+struct Verdict {
+  Failure failure = Failure::none;
+  int peer = -1;  // whom it is about
+};
+
+// Tell the world that `line.counter` is now `value`. Everything written before is visible to who sees it.
+void announce(Line& line, std::uint64_t value);
+
+// Sleep until `line.counter` may have changed, 20 ms at most.
+void sleep_on(Line& line, std::uint64_t seen);
+
+// Wake every rank that sleeps on `line`.
+void wake(Line& line);
+
+// Which ranks have died: `process_fds` has a pidfd per rank, -1 where there is none.
+void find_dead(const std::vector<int>& process_fds, std::vector<bool>& dead);
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace farandole

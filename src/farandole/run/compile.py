@@ -1,0 +1,183 @@
+"""Compile a schedule into slot programs: what the native engine runs, one program per rank.
+
+Every rank has a *slot* in shared memory: *places*, each as long as the longest chunk, that it alone writes
+and every rank may read. It also has a counter that only goes up. A program is cut into *stages*:
+
+- in stage 0 a rank puts what it sends in round 0 into its slot;
+- in stage k + 1 it waits until its sources have finished stage k, takes what it receives in round k
+  straight out of their slots, and puts what it sends in round k + 1 into its own;
+- once its part of the slot is written, a stage is announced by the counter (where anyone waits for it);
+  what only goes to the rank's own output is written after that. The last stage is announced at its end.
+
+Each value that a rank sends gets a place of its own for the whole slice, so within a slice nothing is
+overwritten that someone may still read, and nobody needs to wait for readers. Every wait that is left is
+needed: at stage k + 1 nothing that a rank has seen before can tell it that a peer has finished stage k.
+
+What is received is combined in one pass over memory: all operands of a chunk in a round are folded at
+once, in ascending order of the rank that held them, and the result goes to the output, the slot, or both.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from farandole.collectives import collective
+from farandole.schedule import Schedule
+
+INPUT = -1
+OUTPUT = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value to read: a place in the slot of ``rank``, or the chunk itself in the INPUT or OUTPUT."""
+
+    rank: int
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Fold the operands of one chunk; write the result to the output, to a place in one's slot, or to both.
+
+    ``place`` is -1 where the slot is not written. With one operand it is a copy.
+    """
+
+    stage: int
+    chunk: int
+    operands: tuple[Operand, ...]
+    to_output: bool
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotProgram:
+    """What one rank does for one slice.
+
+    ``waits[k]`` are the ranks whose stage k - 1 must be finished before stage k begins; ``announces[k]``
+    says whether the end of stage k is made known. ``places`` is how many the slots of all ranks have.
+    """
+
+    rank: int
+    stages: int
+    places: int
+    steps: tuple[Step, ...]
+    waits: tuple[tuple[int, ...], ...]
+    announces: tuple[bool, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Value:
+    """One value of a chunk at a rank: from the round that writes it (-1: the input) to the next write."""
+
+    rank: int
+    chunk: int
+    written: int = -1
+    operands: list[_Value] = field(default_factory=list)
+    first_send: int | None = None
+    is_final: bool = True
+    is_folded_later: bool = False
+    to_output: bool = False
+    place: int = -1
+
+    @property
+    def is_input(self) -> bool:
+        return self.written < 0
+
+    @property
+    def stage(self) -> int | None:
+        """The stage in which the value is written to the slot or the output; None: in the last one."""
+        return self.first_send if self.is_input else self.written + 1
+
+    def seen_from(self, rank: int) -> Operand:
+        """Where ``rank`` reads the value."""
+        if rank == self.rank and (self.is_input or self.to_output):
+            return Operand(INPUT if self.is_input else OUTPUT)
+        return Operand(self.rank, self.place)
+
+
+def compile_schedule(schedule: Schedule) -> tuple[SlotProgram, ...]:
+    """The slot programs of all ranks. The schedule must be one that the verifier accepts."""
+    what = collective(schedule.collective)
+    required = what.after(schedule.ranks, schedule.chunks, schedule.root)
+    last = len(schedule.rounds)
+    values = [v for v in _values(schedule) if _decide_where(v, bool(required[v.rank, v.chunk]))]
+    values.sort(key=lambda v: (last if v.stage is None else v.stage, v.chunk))
+    used = _give_places(values, schedule.ranks)
+    steps: list[list[Step]] = [[] for _ in range(schedule.ranks)]
+    for v in values:
+        operands = tuple(o.seen_from(v.rank) for o in v.operands) or (Operand(INPUT),)
+        stage = last if v.stage is None else v.stage
+        steps[v.rank].append(Step(stage, v.chunk, operands, v.to_output, v.place))
+    waits, announces = _waits(schedule)
+    return tuple(
+        SlotProgram(rank, last + 1, used, tuple(steps[rank]), waits[rank], announces[rank])
+        for rank in range(schedule.ranks)
+    )
+
+
+def _values(schedule: Schedule) -> list[_Value]:
+    """Every value that any chunk has at any rank, with the values it is folded from."""
+    held = collective(schedule.collective).before(schedule.ranks, schedule.chunks, schedule.root)
+    now = {(rank, chunk): _Value(rank, chunk) for rank, chunk in np.argwhere(held).tolist()}
+    values = list(now.values())
+    for number, round_ in enumerate(schedule.rounds):
+        arriving: dict[tuple[int, int], list[_Value]] = defaultdict(list)
+        folds: dict[tuple[int, int], bool] = {}
+        columns = (round_.src, round_.dst, round_.chunk, round_.count, round_.reduce)
+        for src, dst, first, count, reduce in zip(*(c.tolist() for c in columns), strict=True):
+            for chunk in range(first, first + count):
+                value = now[src, chunk]
+                if value.first_send is None:
+                    value.first_send = number
+                arriving[dst, chunk].append(value)
+                folds[dst, chunk] = reduce
+        for (rank, chunk), operands in arriving.items():
+            old = now.get((rank, chunk))
+            if old is not None:
+                old.is_final = False
+                if folds[rank, chunk]:
+                    old.is_folded_later = True
+                    operands.append(old)
+            operands.sort(key=lambda value: value.rank)
+            now[rank, chunk] = _Value(rank, chunk, number, operands)
+            values.append(now[rank, chunk])
+    return values
+
+
+def _decide_where(value: _Value, required: bool) -> bool:
+    """Decide whether a value goes to the output and (place 0) to the slot; False where it goes nowhere."""
+    must_be_kept = value.is_folded_later and not value.is_input
+    is_sent = value.first_send is not None
+    value.to_output = required and (value.is_final or (must_be_kept and not is_sent))
+    if is_sent or (must_be_kept and not value.to_output):
+        value.place = 0
+    return value.to_output or value.place == 0
+
+
+def _give_places(values: list[_Value], ranks: int) -> int:
+    """Number the places of each rank in the order of ``values``; the largest number used by a rank."""
+    used = [0] * ranks
+    for value in values:
+        if value.place >= 0:
+            value.place = used[value.rank]
+            used[value.rank] += 1
+    return max(used)
+
+
+def _waits(schedule: Schedule) -> tuple[list[tuple[tuple[int, ...], ...]], list[tuple[bool, ...]]]:
+    """For each rank, whom it waits for in each stage, and which of its stages are waited for."""
+    ranks, last = schedule.ranks, len(schedule.rounds)
+    waits: list[list[tuple[int, ...]]] = [[()] for _ in range(ranks)]
+    announces = np.zeros((ranks, last + 1), np.bool_)
+    announces[:, last] = True
+    for number, round_ in enumerate(schedule.rounds):
+        announces[round_.src, number] = True
+        pairs = np.unique(np.stack([round_.dst, round_.src]), axis=1)
+        bounds = np.searchsorted(pairs[0], np.arange(ranks + 1))
+        for rank in range(ranks):
+            waits[rank].append(tuple(pairs[1, bounds[rank] : bounds[rank + 1]].tolist()))
+    return [tuple(w) for w in waits], [tuple(row) for row in announces.tolist()]

@@ -1,0 +1,206 @@
+"""The native engine for one communicator: compiles, binds and runs calls over the shared segment.
+
+Everything that depends only on what is called, not on the data, is worked out once and kept as a plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from farandole import _core
+from farandole.algorithms import find, parse, typed
+from farandole.collectives import collective
+from farandole.errors import (
+    ClosedError,
+    CommunicationError,
+    MismatchError,
+    PeerLostError,
+    TimeLimitError,
+)
+from farandole.layout import Layout, layout
+from farandole.run.bind import bind, longest_chunk
+from farandole.run.compile import SlotProgram, compile_schedule
+from farandole.schedule import Schedule
+
+DEFAULT_SLOT_BYTES = 4 << 20
+BATCH_SLICES = 2
+PLANS_KEPT = 256
+
+_MISMATCH, _LOST, _LATE, _INTERRUPTED, _CLOSED = 1, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What ranks must agree on: one call of a collective. ``counts`` are the lengths of its blocks.
+
+    ``op`` is empty for collectives that do not reduce, ``dtype`` for those that move no data.
+    """
+
+    collective: str
+    algorithm: str
+    counts: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    op: str
+    root: int
+
+    def __str__(self) -> str:
+        same = len(set(self.counts)) == 1
+        shape = f"{len(self.counts)} x {self.counts[0]}" if same and len(self.counts) > 1 else _short(self.counts)
+        parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm]
+        if collective(self.collective).rooted:
+            parts.append(f"root={self.root}")
+        return f"{self.collective}({', '.join(filter(None, parts))})"
+
+
+def _short(counts: Sequence[int]) -> str:
+    shown = ",".join(map(str, counts[:6]))
+    return f"{shown},..." if len(counts) > 6 else shown
+
+
+@lru_cache(maxsize=128)
+def _compiled(collective_name: str, algorithm: str, ranks: int, root: int) -> tuple[Schedule, tuple[SlotProgram, ...]]:
+    name, options = parse(algorithm)
+    entry = find(collective_name, name)
+    schedule = entry.build(ranks, root, typed(entry, options))
+    return schedule, compile_schedule(schedule)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A call made ready: the engine's plan, where the data must lie, and what the schedule promises."""
+
+    plan: _core.Plan
+    layout: Layout
+    schedule: Schedule
+
+
+class Engine:
+    """Runs calls for one rank of a communicator. ``fd`` is the shared segment, ``pidfds`` the ranks' processes."""
+
+    def __init__(self, fd: int, rank: int, ranks: int, slot_bytes: int, pids: Mapping[int, int]) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        self._pids = dict(pids)
+        self._pidfds: list[int] = []
+        try:
+            for peer in range(ranks):
+                self._pidfds.append(_pidfd(pids[peer]) if peer != rank else -1)
+            crowded = ranks > len(os.sched_getaffinity(0))
+            spins, yields = (20, 4000) if crowded else (2000, 400)
+            self._runner = _core.Runner(fd, rank, ranks, slot_bytes, self._pidfds, spins, yields, BATCH_SLICES)
+        except BaseException:
+            self.close_descriptors()
+            raise
+        self._plans: OrderedDict[Call, Planned] = OrderedDict()
+
+    def planned(self, call: Call) -> Planned:
+        """The plan of ``call``, made now or taken from those kept."""
+        planned = self._plans.get(call)
+        if planned is not None:
+            return planned
+        schedule, programs = _compiled(call.collective, call.algorithm, self.ranks, call.root)
+        program = programs[self.rank]
+        where = layout(
+            collective(call.collective),
+            self.ranks,
+            schedule.chunks,
+            np.array(call.counts, np.int64),
+            root=call.root,
+            itemsize=call.itemsize,
+            longest_chunk=longest_chunk(program, call.itemsize, self._runner.set_bytes),
+        )
+        tables = bind(program, where, call.itemsize)
+        text = str(call)
+        key = f"{text} {call.counts} {call.itemsize}".encode()
+        plan = self._runner.plan(
+            stages=tables.stages.tobytes(),
+            steps=tables.steps.tobytes(),
+            operands=tables.operands.tobytes(),
+            waits=tables.waits.tobytes(),
+            slices=where.slices,
+            stride=where.stride,
+            itemsize=call.itemsize,
+            dtype=call.dtype,
+            op=call.op,
+            fingerprint=int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"),
+            text=text,
+        )
+        planned = self._plans[call] = Planned(plan, where, schedule)
+        if len(self._plans) > PLANS_KEPT:
+            self._plans.popitem(last=False)
+        return planned
+
+    def run(self, planned: Planned, input_address: int, output_address: int, timeout_s: float) -> None:
+        """Carry out a planned call on memory of this process; CommunicationError where it fails."""
+        failure, peer = self._runner.run(planned.plan, input_address, output_address, timeout_s)
+        if failure:
+            raise self._error(failure, peer, timeout_s)
+
+    def states(self) -> list[tuple[int, int, bool, str]]:
+        """For each rank: counter, number of its last call, whether it has closed, and the call in words."""
+        return list(self._runner.states())
+
+    def leave(self) -> None:
+        """Tell the others that this rank will make no more calls."""
+        self._runner.leave()
+
+    def close_descriptors(self) -> None:
+        """Give back the process descriptors; harmless when done twice."""
+        while self._pidfds:
+            fd = self._pidfds.pop()
+            if fd >= 0:
+                os.close(fd)
+
+    def _error(self, failure: int, peer: int, timeout_s: float) -> CommunicationError:
+        _, _, first = self._runner.broken()
+        call = self._runner.call
+        states = self.states()
+        where = "; ".join(f"rank {r} is at {_at(state)}" for r, state in enumerate(states))
+        facts: dict[str, Any] = {"rank": self.rank, "peer": peer, "call": call, "first": first, "states": states}
+        mine = f"rank {self.rank}, call #{call} {states[self.rank][3]}"
+        if first not in (-1, self.rank):
+            mine += f" (rank {first} noticed it first)"
+        if failure == _MISMATCH:
+            other = peer if peer != self.rank else first
+            return MismatchError(
+                f"{mine}: rank {other} made another call: {where}. All ranks must make the same calls, in the same"
+                " order, with the same lengths, dtype, op, root and algorithm",
+                **facts,
+            )
+        if failure == _LOST:
+            return PeerLostError(
+                f"{mine}: rank {peer} (pid {self._pids[peer]}) has died; {where}", pid=self._pids[peer], **facts
+            )
+        if failure == _LATE:
+            return TimeLimitError(
+                f"{mine}: rank {peer} did not arrive within {timeout_s:g} s; {where}. Give the call a longer timeout"
+                f" if rank {peer} is only slow",
+                timeout_s=timeout_s,
+                **facts,
+            )
+        if failure == _CLOSED:
+            return ClosedError(f"{mine}: rank {peer} has closed the communicator; {where}", **facts)
+        return CommunicationError(f"{mine}: rank {first} was interrupted; {where}", **facts)
+
+
+def _at(state: tuple[int, int, bool, str]) -> str:
+    _, call, left, text = state
+    if call == 0:
+        return "its end, without any call" if left else "no call yet"
+    return f"{'its end, after' if left else ''} #{call} {text}".strip()
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise PeerLostError(f"the process {pid} of another rank has died during start-up", pid=pid) from None
