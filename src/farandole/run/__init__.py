@@ -1,0 +1,1 @@
+"""Running schedules: compiled programs, and the engines that carry them out."""
