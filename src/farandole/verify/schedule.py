@@ -19,6 +19,7 @@ All problems are found, not the first: after one, execution goes on with what th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +56,28 @@ def contributions_before(schedule: Schedule) -> Bits:
     return held
 
 
+def contributions_after(schedule: Schedule) -> Bits:
+    """Who must have contributed to each chunk where it is required at the end: shape (chunks, words)."""
+    what, of_all = collective(schedule.collective), held_of_all(schedule.ranks)
+    if what.reduces:
+        return np.tile(np.bitwise_or.reduce(of_all, axis=0), (schedule.chunks, 1))
+    return of_all[what.origin(schedule.ranks, schedule.chunks, schedule.root)]
+
+
 def contributions(schedule: Schedule, rounds: int | None = None) -> Bits:
     """Who has contributed to what after the first ``rounds`` rounds (all of them by default)."""
+    *_, held = islice(states(schedule), None if rounds is None else rounds + 1)
+    return held
+
+
+def states(schedule: Schedule) -> Iterator[Bits]:
+    """Who has contributed to what at the start, and after each round: one array, changed in place."""
     held = contributions_before(schedule)
-    for number, round_ in enumerate(schedule.rounds[:rounds]):
+    yield held
+    for number, round_ in enumerate(schedule.rounds):
         for _ in _execute(held, round_, number):
             pass
-    return held
+        yield held
 
 
 def members(bits: Bits) -> list[int]:
@@ -123,9 +139,7 @@ def _singly(round_: Round, rows: NDArray[np.intp]) -> tuple[Ints, Ints, Ints, ND
     return round_.src[row], round_.dst[row], chunk[order], round_.reduce[row]
 
 
-def _apply(
-    held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.bool_], number: int
-) -> Iterator[Problem]:
+def _apply(held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.bool_], number: int) -> Iterator[Problem]:
     carried = held[src, chunk]
     arrives = carried.any(axis=1)
     for i in np.flatnonzero(~arrives):
@@ -179,13 +193,8 @@ def _not_held(rank: int, chunk: int, number: int, verb: str) -> Problem:
 
 def _final_problems(schedule: Schedule, held: Bits, limit: int) -> Iterator[Problem]:
     what = collective(schedule.collective)
-    shape = (schedule.ranks, schedule.chunks, schedule.root)
-    required = what.after(*shape)
-    expected = np.zeros(held.shape[1:], np.uint64)
-    if what.reduces:
-        expected[:] = np.bitwise_or.reduce(held_of_all(schedule.ranks), axis=0)
-    else:
-        expected[:] = held_of_all(schedule.ranks)[what.origin(*shape)]
+    required = what.after(schedule.ranks, schedule.chunks, schedule.root)
+    expected = contributions_after(schedule)
     wrong = required & (held != expected).any(axis=2)
     for rank, chunk in np.argwhere(wrong)[: max(limit, 0)].tolist():
         got, want = held[rank, chunk], expected[chunk]
