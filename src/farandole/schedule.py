@@ -118,9 +118,7 @@ class Schedule:
         for name in names:
             parts = [getattr(round_, name) for round_ in self.rounds]
             table[name] = np.concatenate(parts).astype(np.int32) if parts else np.empty(0, np.int32)
-        table["round"] = np.repeat(
-            np.arange(len(self.rounds), dtype=np.int32), [len(round_) for round_ in self.rounds]
-        )
+        table["round"] = np.repeat(np.arange(len(self.rounds), dtype=np.int32), [len(round_) for round_ in self.rounds])
         return table
 
 
@@ -131,13 +129,15 @@ def named(phase: str, rounds: Iterable[Round]) -> Iterator[Round]:
         yield Round(round_.src, round_.dst, round_.chunk, round_.count, round_.reduce, inner)
 
 
-
 def merged(*schedules: Iterable[Round]) -> Iterator[Round]:
     """Run several sequences of rounds side by side: the k-th rounds of all become one round."""
     for together in zip_longest(*schedules):
         rounds = [round_ for round_ in together if round_ is not None]
         yield Round(
-            *(np.concatenate([getattr(r, name) for r in rounds]) for name in ("src", "dst", "chunk", "count", "reduce")),
+            *(
+                np.concatenate([getattr(r, name) for r in rounds])
+                for name in ("src", "dst", "chunk", "count", "reduce")
+            ),
             phase=_common_phase([r.phase for r in rounds]),
         )
 

@@ -56,10 +56,13 @@ def _one_tree(n: int) -> Iterator[Round]:
 
 
 @algorithm(
-    "double_tree", "all_reduce", chunks=2, rounds="2 (floor(log n) + 1) at most", bytes_per_rank="2S at most", paper=PAPER
+    "double_tree",
+    "all_reduce",
+    chunks=2,
+    rounds="2 (floor(log n) + 1) at most",
+    bytes_per_rank="2S at most",
+    paper=PAPER,
 )
 def all_reduce(n: int) -> Iterator[Round]:
     """Each half of the buffer is reduced up its own binary tree and broadcast down again."""
-    yield from merged(
-        placed(_one_tree(n), np.arange(n), chunk=0), placed(_one_tree(n), second_tree(n), chunk=1)
-    )
+    yield from merged(placed(_one_tree(n), np.arange(n), chunk=0), placed(_one_tree(n), second_tree(n), chunk=1))

@@ -57,9 +57,7 @@ def _doubling(n: int) -> Iterator[Round]:
     distance = 1
     while distance < len(rank):
         low = worker - worker % distance
-        yield Round(
-            src=rank, dst=rank[worker ^ distance], chunk=first[low], count=first[low + distance] - first[low]
-        )
+        yield Round(src=rank, dst=rank[worker ^ distance], chunk=first[low], count=first[low + distance] - first[low])
         distance *= 2
     helped = _helped(n)
     yield Round(src=helped - 1, dst=helped, count=n, phase="unfold")

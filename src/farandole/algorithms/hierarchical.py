@@ -12,13 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from farandole.algorithms.registry import Ranks, algorithm, check_shape, find, near_square
-from farandole.schedule import Round, named, placed
+from farandole.schedule import Ints, Round, named, placed
 
 PAPER = "Jia et al., Highly scalable deep learning training system, 2018; BlueConnect, Cho et al., MLSys 2019"
 
 
 def _per_block(name: str, size: int) -> int:
-    return math.lcm(find("reduce_scatter", name).build(size).chunks, find("all_gather", name).build(size).chunks) // size
+    return (
+        math.lcm(find("reduce_scatter", name).build(size).chunks, find("all_gather", name).build(size).chunks) // size
+    )
 
 
 def _widths(levels: Ranks, inside: str, across: str) -> list[int]:
@@ -77,8 +79,9 @@ def all_reduce(n: int, levels: Ranks = (), inside: str = "ring", across: str = "
         yield from rounds
 
 
-def _groups(n: int, stride: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+def _groups(n: int, stride: int, size: int) -> Ints:
     """The groups of ``size`` ranks that differ in one digit of the mixed-radix rank: shape (n/size, size)."""
     rank = np.arange(n, dtype=np.int32)
     first = rank[rank // stride % size == 0]
-    return first[:, None] + stride * np.arange(size, dtype=np.int32)
+    members: Ints = first[:, None] + stride * np.arange(size, dtype=np.int32)
+    return members

@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from farandole.collectives import Blocks, collective
 from farandole.errors import OptionError, UnknownNameError, UsageError, WorldSizeError
@@ -18,6 +18,7 @@ from farandole.schedule import Round, Schedule
 
 Ranks = tuple[int, ...]
 Rounds = Iterable[Round]
+Function = TypeVar("Function", bound=Callable[..., Rounds])
 Option = int | str | Ranks
 ChunkRule = Callable[..., int]
 
@@ -86,7 +87,7 @@ def algorithm(
     bytes_per_rank: str,
     paper: str,
     chunks: int | ChunkRule | None = None,
-) -> Callable[[Callable[..., Rounds]], Callable[..., Rounds]]:
+) -> Callable[[Function], Function]:
     """Enter a function in the table.
 
     ``chunks`` is the number of chunks the schedule cuts the buffer into: a number, or a function of
@@ -94,13 +95,10 @@ def algorithm(
     """
     what = collective(collective_name)
     if chunks is None:
-        if what.blocks is Blocks.WHOLE:
-            chunks = 1
-        else:
-            chunks = lambda n, **_: what.block_count(n)  # noqa: E731 - one line beside its twin below
+        chunks = 1 if what.blocks is Blocks.WHOLE else lambda n, **_: what.block_count(n)
     rule: ChunkRule = (lambda n, fixed=chunks, **_: fixed) if isinstance(chunks, int) else chunks
 
-    def enter(function: Callable[..., Rounds]) -> Callable[..., Rounds]:
+    def enter(function: Function) -> Function:
         summary = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
         entry = Algorithm(name, collective_name, rounds, bytes_per_rank, paper, summary, function, rule)
         REGISTRY[collective_name, name] = entry

@@ -30,9 +30,7 @@ def all_gather(n: int, order: Ranks = ()) -> Iterator[Round]:
         yield Round(src=rank, dst=rank[(place + 1) % n], chunk=rank[(place - k) % n])
 
 
-@algorithm(
-    "ring", "all_reduce", chunks=lambda n, **_: n, rounds="2(n-1)", bytes_per_rank="2S(n-1)/n", paper=PAPER
-)
+@algorithm("ring", "all_reduce", chunks=lambda n, **_: n, rounds="2(n-1)", bytes_per_rank="2S(n-1)/n", paper=PAPER)
 def all_reduce(n: int, order: Ranks = ()) -> Iterator[Round]:
     """Reduce-scatter around the ring, then all-gather around the ring: least traffic, most rounds."""
     yield from named("reduce-scatter", reduce_scatter(n, order))

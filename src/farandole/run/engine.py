@@ -98,7 +98,7 @@ class Engine:
             spins, yields = (20, 4000) if crowded else (2000, 400)
             self._runner = _core.Runner(fd, rank, ranks, slot_bytes, self._pidfds, spins, yields, BATCH_SLICES)
         except BaseException:
-            self.close_descriptors()
+            self._close_descriptors()
             raise
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
 
@@ -149,12 +149,13 @@ class Engine:
         """For each rank: counter, number of its last call, whether it has closed, and the call in words."""
         return list(self._runner.states())
 
-    def leave(self) -> None:
-        """Tell the others that this rank will make no more calls."""
+    def close(self) -> None:
+        """Tell the others that this rank will make no more calls, and give back what it holds."""
         self._runner.leave()
+        self._plans.clear()
+        self._close_descriptors()
 
-    def close_descriptors(self) -> None:
-        """Give back the process descriptors; harmless when done twice."""
+    def _close_descriptors(self) -> None:
         while self._pidfds:
             fd = self._pidfds.pop()
             if fd >= 0:

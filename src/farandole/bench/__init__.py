@@ -1,0 +1,1 @@
+"""Measuring real runs: trials on this machine, with every result checked."""

@@ -1,0 +1,22 @@
+"""Which algorithm a call gets that asks for none.
+
+A short message is decided by the number of rounds, a long one by the bytes each rank moves; over shared
+memory every rank reaches every other at once, so the direct algorithms have both few rounds and little
+traffic. Only for the shortest all-reduces is one round with everyone's whole buffer faster than two.
+"""
+
+from __future__ import annotations
+
+NAIVE_UP_TO_BYTES = 16 << 10  # read by each rank, of all others together
+_DEFAULTS = {"barrier": "dissemination"}
+
+
+def choose(collective: str, ranks: int, size_bytes: int) -> str:
+    """The algorithm for a buffer of ``size_bytes`` on ``ranks`` ranks.
+
+    >>> choose("all_reduce", 4, 8), choose("all_reduce", 4, 1 << 20)
+    ('naive', 'direct')
+    """
+    if collective == "all_reduce" and size_bytes * (ranks - 1) <= NAIVE_UP_TO_BYTES:
+        return "naive"
+    return _DEFAULTS.get(collective, "direct")
