@@ -1,0 +1,70 @@
+"""What a rank takes away from a meeting: the others' processes and the shared segment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from farandole.errors import RendezvousError
+from farandole.run import segment
+from farandole.run.processes import NO_HANDLE, release, watch
+
+NO_DESCRIPTOR = -1
+
+
+@dataclass(slots=True)
+class Meeting:
+    """The ranks of one world, met; ``close`` gives all descriptors back.
+
+    ``pids`` and ``pidfds`` are by rank. A pidfd polls as readable once that process has ended; the own one is -1, and
+    so are all where the kernel has none. ``segment_fd`` is -1 where there is no segment. The descriptors belong to the
+    meeting: nobody else closes them.
+    """
+
+    rank: int
+    size: int
+    segment_bytes: int
+    segment_fd: int = NO_DESCRIPTOR
+    pids: tuple[int, ...] = ()
+    pidfds: list[int] = field(default_factory=list)
+
+    def reserve(self) -> None:
+        """Reserve this rank's share of the segment; ResourceError where there is too little memory."""
+        if self.segment_fd != NO_DESCRIPTOR:
+            segment.reserve_share(self.segment_fd, self.segment_bytes, self.rank, self.size)
+
+    def watch(self, pids: tuple[int, ...]) -> None:
+        """Take a handle on every other rank's process; RendezvousError where one has ended."""
+        self.pids = pids
+        for rank, pid in enumerate(pids):
+            self.pidfds.append(NO_HANDLE if rank == self.rank else _handle(rank, pid))
+
+    def close_segment(self) -> None:
+        """Close the segment's descriptor; a mapping of it stays."""
+        descriptor, self.segment_fd = self.segment_fd, NO_DESCRIPTOR
+        if descriptor != NO_DESCRIPTOR:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give every descriptor back; closing twice is as good as once."""
+        self.close_segment()
+        while self.pidfds:
+            release(self.pidfds.pop())
+
+    def __enter__(self) -> Meeting:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _handle(rank: int, pid: int) -> int:
+    try:
+        return watch(pid)
+    except ProcessLookupError:
+        raise RendezvousError(
+            f"rank {rank} (process {pid}) ended while the ranks were meeting", rank=rank, pid=pid
+        ) from None
