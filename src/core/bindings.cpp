@@ -37,7 +37,8 @@ bool within(std::int64_t first, std::int64_t count, std::size_t size) {
 
 // A plan refers to memory by number; refuse numbers that lead outside, so that no plan can corrupt a process.
 void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
-  check(plan.slices >= 0 && plan.stride >= 1 && plan.itemsize >= 1, "a plan needs slices, a stride and an item size");
+  check(plan.slices >= 0 && plan.stride >= 1 && plan.itemsize >= 1 && plan.divisor >= 1,
+        "a plan needs slices, a stride, an item size and a divisor");
   for (auto& stage : plan.stages) {
     check(within(stage.first_wait, stage.waits, plan.waits.size()), "a stage waits outside the table");
     check(within(stage.first_step, stage.before + stage.after, plan.steps.size()), "a stage steps outside the table");
@@ -47,12 +48,17 @@ void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
     check(step.operands >= 1 && within(step.first_operand, step.operands, plan.operands.size()), "operands outside the table");
     check(step.operands == 1 || plan.fold != nullptr, "a fold without an op");
     check(step.length >= 0 && step.length <= (std::int64_t{1} << 48), "a step of impossible length");
-    auto fits = [&](std::int64_t offset) { return within(offset, step.length * plan.itemsize, set_bytes); };
-    check(step.place < 0 || fits(step.place), "a place outside the slot");
+    auto fits = [&](std::int64_t offset, bool is_partial) {
+      return within(offset, step.length * (is_partial ? plan.partial_itemsize : plan.itemsize), set_bytes);
+    };
+    check(step.place < 0 || fits(step.place, step.is_partial != 0), "a place outside the slot");
+    check(step.is_partial == 0 || step.output < 0, "a partial value for the output");
+    check(step.operands > 1 || (plan.operands[static_cast<std::size_t>(step.first_operand)].is_partial != 0) == (step.is_partial != 0),
+          "a copy that would change how elements are stored");
     for (std::int64_t i = 0; i < step.operands; ++i) {
       auto& operand = plan.operands[static_cast<std::size_t>(step.first_operand + i)];
-      check(operand.rank >= kOutput && operand.rank < ranks, "an operand of a rank that does not exist");
-      check(operand.rank < 0 ? operand.offset >= 0 : fits(operand.offset), "an operand outside the slot");
+      check(operand.rank >= kInput && operand.rank < ranks, "an operand of a rank that does not exist");
+      check(operand.rank < 0 ? operand.offset >= 0 : fits(operand.offset, operand.is_partial != 0), "an operand outside the slot");
     }
   }
 }
@@ -66,10 +72,11 @@ class Runner {
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
-                             std::uint64_t fingerprint, std::string text) const {
+                             std::int64_t divisor, std::uint64_t fingerprint, std::string text) const {
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
                                             rows<std::int64_t>(waits), slices, stride, itemsize,
-                                            op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
+                                            static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize))),
+                                            divisor, op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), set_bytes_);
     return plan;
@@ -122,6 +129,7 @@ NB_MODULE(_core, module) {
   module.def(
       "can_fold", [](std::string_view dtype, std::string_view op) { return find_fold(dtype, op) != nullptr; },
       nb::arg("dtype"), nb::arg("op"));
+  module.def("partial_itemsize", &partial_itemsize, nb::arg("dtype"), nb::arg("itemsize"));
   nb::class_<Plan>(module, "Plan");
   nb::class_<Runner>(module, "Runner")
       .def(nb::init<int, int, int, std::size_t, std::vector<int>, int, int, int>(), nb::arg("fd"), nb::arg("rank"),
@@ -129,7 +137,7 @@ NB_MODULE(_core, module) {
            nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
-           nb::arg("fingerprint"), nb::arg("text"))
+           nb::arg("divisor"), nb::arg("fingerprint"), nb::arg("text"))
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("states", &Runner::states)
       .def("fail", &Runner::fail, nb::arg("failure"), nb::arg("peer"))

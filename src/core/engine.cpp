@@ -128,23 +128,24 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
   std::byte* place = step.place >= 0 ? slot(rank_, step.place) : nullptr;
   auto address = [&](const Operand& operand) -> const std::byte* {
     if (operand.rank == kInput) return input + user(operand.offset);
-    if (operand.rank == kOutput) return output + user(operand.offset);
     return slot(operand.rank, operand.offset);
   };
   const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
   if (step.operands == 1) {
-    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * itemsize);
+    auto size = operands[0].is_partial != 0 ? static_cast<std::size_t>(plan.partial_itemsize) : itemsize;
+    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * size);
     return;
   }
-  const void* few[kFewOperands];
-  std::vector<const void*> many;
-  const void** from = few;
+  FoldOperand few[kFewOperands];
+  std::vector<FoldOperand> many;
+  FoldOperand* from = few;
   if (step.operands > kFewOperands) {
     many.resize(static_cast<std::size_t>(step.operands));
     from = many.data();
   }
-  for (std::int64_t i = 0; i < step.operands; ++i) from[i] = address(operands[i]);
-  plan.fold(to, place, from, static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < step.operands; ++i) from[i] = {address(operands[i]), operands[i].is_partial != 0};
+  plan.fold({to, place, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
+             static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length)});
 }
 
 Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,

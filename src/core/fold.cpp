@@ -32,4 +32,8 @@ Fold find_fold(std::string_view dtype, std::string_view op) {
   return find_fold_baseline(dtype, op);
 }
 
+std::size_t partial_itemsize(std::string_view dtype, std::size_t itemsize) {
+  return dtype == "float16" || dtype == "bfloat16" ? sizeof(float) : itemsize;
+}
+
 }  // namespace farandole

@@ -219,31 +219,69 @@ void fold_block(T* output, Load load, std::size_t count, std::size_t n) {
   }
 }
 
+// Divide n elements by a whole number; whole numbers are cut off towards zero.
+template <class T>
+void divide(T* values, std::int64_t divisor, std::size_t n) {
+  if constexpr (requires { values->im; }) {
+    auto by = static_cast<decltype(values->re)>(divisor);
+    for (std::size_t i = 0; i < n; ++i) values[i] = {values[i].re / by, values[i].im / by};
+  } else {
+    auto by = static_cast<T>(divisor);
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(values[i] / by);
+  }
+}
+
+// For types that are folded as they are stored: the result is made in one destination, then copied.
 template <class Kind, class Op>
-void fold(void* output, void* place, const void* const* operands, std::size_t count, std::size_t length) {
+void fold_plain(const FoldJob& job) {
+  using T = typename Kind::Stored;
+  constexpr std::size_t block = kBlockBytes / sizeof(T);
+  auto* first = static_cast<T*>(job.output != nullptr ? job.output : job.place);
+  auto* second = job.output != nullptr && job.place != nullptr ? static_cast<T*>(job.place) : nullptr;
+  for (std::size_t at = 0; at < job.length; at += block) {
+    std::size_t n = job.length - at < block ? job.length - at : block;
+    auto load = [&](std::size_t j) { return static_cast<const T*>(job.operands[j].data) + at; };
+    fold_block<Op, T>(first + at, load, job.count, n);
+    if (job.divisor != 1) divide(first + at, job.divisor, n);
+    if (second != nullptr) std::memcpy(second + at, first + at, n * sizeof(T));
+  }
+}
+
+// For types that are folded in a wider one: the result is made there, then rounded where it must be.
+template <class Kind, class Op>
+void fold_wide(const FoldJob& job) {
   using Stored = typename Kind::Stored;
-  using Folded = typename Kind::Folded;
-  constexpr std::size_t block = kBlockBytes / sizeof(Folded);
-  auto* first = static_cast<Stored*>(output != nullptr ? output : place);
-  auto* second = output != nullptr && place != nullptr ? static_cast<Stored*>(place) : nullptr;
-  for (std::size_t at = 0; at < length; at += block) {
-    std::size_t n = length - at < block ? length - at : block;
-    if constexpr (Kind::converts) {
-      alignas(64) Folded wide[4][block];
-      std::size_t next = 0;
-      auto load = [&](std::size_t j) {
-        Folded* room = wide[next++ % 4];
-        Kind::widen(static_cast<const Stored*>(operands[j]) + at, room, n);
-        return static_cast<const Folded*>(room);
-      };
-      alignas(64) Folded result[block];
-      fold_block<Op, Folded>(result, load, count, n);
-      Kind::narrow(result, first + at, n);
+  using Wide = typename Kind::Folded;
+  constexpr std::size_t block = kBlockBytes / sizeof(Wide);
+  alignas(64) Wide room[4][block];
+  alignas(64) Wide result[block];
+  for (std::size_t at = 0; at < job.length; at += block) {
+    std::size_t n = job.length - at < block ? job.length - at : block;
+    std::size_t used = 0;
+    auto load = [&](std::size_t j) {
+      if (job.operands[j].is_partial) return static_cast<const Wide*>(job.operands[j].data) + at;
+      Wide* widened = room[used++ % 4];
+      Kind::widen(static_cast<const Stored*>(job.operands[j].data) + at, widened, n);
+      return static_cast<const Wide*>(widened);
+    };
+    fold_block<Op, Wide>(result, load, job.count, n);
+    if (job.divisor != 1) divide(result, job.divisor, n);
+    if (job.output != nullptr) Kind::narrow(result, static_cast<Stored*>(job.output) + at, n);
+    if (job.place == nullptr) continue;
+    if (job.is_partial) {
+      std::memcpy(static_cast<Wide*>(job.place) + at, result, n * sizeof(Wide));
     } else {
-      auto load = [&](std::size_t j) { return static_cast<const Folded*>(operands[j]) + at; };
-      fold_block<Op, Folded>(first + at, load, count, n);
+      Kind::narrow(result, static_cast<Stored*>(job.place) + at, n);
     }
-    if (second != nullptr) std::memcpy(second + at, first + at, n * sizeof(Stored));
+  }
+}
+
+template <class Kind, class Op>
+void fold(const FoldJob& job) {
+  if constexpr (Kind::converts) {
+    fold_wide<Kind, Op>(job);
+  } else {
+    fold_plain<Kind, Op>(job);
   }
 }
 

@@ -9,12 +9,12 @@
 
 namespace farandole {
 
-inline constexpr std::int64_t kInput = -1;   // Operand::rank of the user's input
-inline constexpr std::int64_t kOutput = -2;  // and of the user's output
+inline constexpr std::int64_t kInput = -1;  // Operand::rank of the user's input
 
 struct Operand {
   std::int64_t rank;
-  std::int64_t offset;  // bytes into the slot; elements into the input or output, for slice 0
+  std::int64_t offset;      // bytes into the slot; elements into the input, for slice 0
+  std::int64_t is_partial;  // 0 or 1: whether its elements are stored as partial values
 };
 
 struct Step {
@@ -22,6 +22,8 @@ struct Step {
   std::int64_t length, limit;  // elements: min(length, limit - slice * stride) are there
   std::int64_t output;         // elements into the output, or -1
   std::int64_t place;          // bytes into one's own slot, or -1
+  std::int64_t is_partial;     // 0 or 1: whether what is written is a partial value
+  std::int64_t finishes;       // 0 or 1: whether this step adds the last contribution
 };
 
 struct Stage {
@@ -36,6 +38,8 @@ struct Plan {
   std::vector<Operand> operands;
   std::vector<std::int64_t> waits;  // ranks
   std::int64_t slices, stride, itemsize;
+  std::int64_t partial_itemsize;    // bytes of an element of a partial value
+  std::int64_t divisor;             // what a finished value is divided by; 1 for none
   Fold fold;                        // nullptr where nothing is reduced
   std::uint64_t fingerprint;        // equal on ranks that make the same call
   std::string text;                 // the call in words

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from farandole.errors import ResourceError
 from farandole.layout import CACHE_LINE, Layout
-from farandole.run.compile import INPUT, SlotProgram, Step
+from farandole.run.compile import SlotProgram, Step
 
 Table = NDArray[np.int64]
 
@@ -31,30 +31,36 @@ class Bound:
     waits: Table
 
 
-def longest_chunk(program: SlotProgram, itemsize: int, set_bytes: int) -> int:
+def longest_chunk(program: SlotProgram, slot_itemsize: int, set_bytes: int) -> int:
     """How many elements a chunk may have so that all places of a slice fit ``set_bytes`` of a slot.
+
+    An element takes ``slot_itemsize`` bytes there.
 
     Raises ResourceError where not even one cache line per place fits.
     """
     room = set_bytes // max(program.places, 1) // CACHE_LINE * CACHE_LINE
-    if room < max(itemsize, CACHE_LINE):
+    if room < slot_itemsize:
         raise ResourceError(
             f"a slot of {set_bytes} bytes per slice is too small for {program.places} places of {CACHE_LINE} bytes;"
             " make the communicator with a larger slot_bytes",
             needed=program.places * CACHE_LINE,
             available=set_bytes,
         )
-    return room // itemsize
+    return room // slot_itemsize
 
 
-def bind(program: SlotProgram, layout: Layout, itemsize: int) -> Bound:
-    """The tables of ``program`` for chunks that lie as ``layout`` says, of ``itemsize`` bytes an element."""
-    unit = -(-int(layout.length.max(initial=0)) * itemsize // CACHE_LINE) * CACHE_LINE
+def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: int) -> Bound:
+    """The tables of ``program`` for chunks that lie as ``layout`` says.
+
+    An element has ``itemsize`` bytes, and ``partial_itemsize`` (no less) while it is a partial value.
+    """
+    unit = -(-int(layout.length.max(initial=0)) * partial_itemsize // CACHE_LINE) * CACHE_LINE
+    sizes = (itemsize, partial_itemsize)
     rows = [_Row(step, program, layout, unit) for step in program.steps if layout.length[step.chunk] > 0]
     rows.sort(key=lambda row: (row.stage, row.after, row.chunk))
     merged: list[_Row] = []
     for row in rows:
-        if merged and merged[-1].continued_by(row, itemsize):
+        if merged and merged[-1].continued_by(row, sizes):
             merged[-1].length += row.length
         else:
             merged.append(row)
@@ -69,9 +75,10 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int) -> Bound:
         waits.extend(peers)
         at += len(mine)
         for row in mine:
-            steps.append((len(operands), len(row.operands), row.length, row.limit, row.output, row.place))
+            where = (row.output, row.place, row.is_partial, row.finishes)
+            steps.append((len(operands), len(row.operands), row.length, row.limit, *where))
             operands.extend(row.operands)
-    return Bound(_table(stages, 6), _table(steps, 6), _table(operands, 2), _table(waits, 1))
+    return Bound(_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1))
 
 
 def _table(rows: list[tuple[int, ...]] | list[int], columns: int) -> Table:
@@ -81,7 +88,18 @@ def _table(rows: list[tuple[int, ...]] | list[int], columns: int) -> Table:
 class _Row:
     """A step with its offsets: output in elements, place and slot operands in bytes, -1 where not written."""
 
-    __slots__ = ("after", "chunk", "length", "limit", "operands", "output", "place", "stage")
+    __slots__ = (
+        "after",
+        "chunk",
+        "finishes",
+        "is_partial",
+        "length",
+        "limit",
+        "operands",
+        "output",
+        "place",
+        "stage",
+    )
 
     def __init__(self, step: Step, program: SlotProgram, layout: Layout, unit: int) -> None:
         inputs = layout.input_offset(program.rank)
@@ -94,28 +112,30 @@ class _Row:
         self.limit = int(layout.limit[step.chunk])
         self.output = int(outputs[step.chunk]) if step.to_output else -1
         self.place = step.place * unit if step.place >= 0 else -1
-        self.operands: list[tuple[int, int]] = []
+        self.is_partial = step.is_partial
+        self.finishes = step.finishes
+        self.operands: list[tuple[int, int, bool]] = []
         for operand in step.operands:
-            if operand.rank >= 0:
-                self.operands.append((operand.rank, operand.place * unit))
-            else:
-                offsets = inputs if operand.rank == INPUT else outputs
-                self.operands.append((operand.rank, int(offsets[step.chunk])))
+            offset = operand.place * unit if operand.rank >= 0 else int(inputs[step.chunk])
+            self.operands.append((operand.rank, offset, operand.is_partial))
 
-    def continued_by(self, other: _Row, itemsize: int) -> bool:
+    def continued_by(self, other: _Row, sizes: tuple[int, int]) -> bool:
         """Whether one step over both rows does what the two do, in every slice."""
 
-        def follows(mine: int, theirs: int, length: int) -> bool:
-            return theirs == mine + length if mine >= 0 else theirs < 0
+        def follows(mine: int, theirs: int, step: int) -> bool:
+            return theirs == mine + step if mine >= 0 else theirs < 0
 
-        length, bytes_ = self.length, self.length * itemsize
+        def kind(row: _Row) -> tuple[object, ...]:
+            return (row.stage, row.after, row.is_partial, row.finishes, [(o[0], o[2]) for o in row.operands])
+
+        length = self.length
         return (
-            (self.stage, self.after, self.limit - length) == (other.stage, other.after, other.limit)
-            and len(self.operands) == len(other.operands)
+            kind(self) == kind(other)
+            and other.limit == self.limit - length
             and follows(self.output, other.output, length)
-            and follows(self.place, other.place, bytes_)
+            and follows(self.place, other.place, length * sizes[self.is_partial])
             and all(
-                a == b and follows(x, y, bytes_ if a >= 0 else length)
-                for (a, x), (b, y) in zip(self.operands, other.operands, strict=True)
+                follows(x, y, length * sizes[is_partial] if rank >= 0 else length)
+                for (rank, x, is_partial), (_, y, _) in zip(self.operands, other.operands, strict=True)
             )
         )

@@ -15,6 +15,10 @@ needed: at stage k + 1 nothing that a rank has seen before can tell it that a pe
 
 What is received is combined in one pass over memory: all operands of a chunk in a round are folded at
 once, in ascending order of the rank that held them, and the result goes to the output, the slot, or both.
+
+A value is *partial* if it has been reduced but lacks contributions. Partial values stay in slots, where they
+may be wider than the user's dtype: that is how 16-bit floats are accumulated in float32 and rounded once. The
+step that adds the last contribution *finishes* the value: it rounds it, and divides it where that is asked for.
 """
 
 from __future__ import annotations
@@ -28,15 +32,15 @@ from farandole.collectives import collective
 from farandole.schedule import Schedule
 
 INPUT = -1
-OUTPUT = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value to read: a place in the slot of ``rank``, or the chunk itself in the INPUT or OUTPUT."""
+    """A value to read: a place in the slot of ``rank``, or the chunk itself in the rank's INPUT."""
 
     rank: int
     place: int = 0
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Step:
     operands: tuple[Operand, ...]
     to_output: bool
     place: int
+    is_partial: bool
+    finishes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +77,17 @@ class SlotProgram:
 
 @dataclass(slots=True, eq=False)
 class _Value:
-    """One value of a chunk at a rank: from the round that writes it (-1: the input) to the next write."""
+    """One value of a chunk at a rank: from the round that writes it (-1: the input) to the next write.
+
+    ``contributors`` is the bit set of the ranks whose input is in it.
+    """
 
     rank: int
     chunk: int
+    contributors: int
     written: int = -1
     operands: list[_Value] = field(default_factory=list)
+    is_partial: bool = False
     first_send: int | None = None
     is_final: bool = True
     is_folded_later: bool = False
@@ -92,11 +103,16 @@ class _Value:
         """The stage in which the value is written to the slot or the output; None: in the last one."""
         return self.first_send if self.is_input else self.written + 1
 
+    @property
+    def finishes(self) -> bool:
+        """Whether writing it completes a reduction."""
+        return len(self.operands) > 1 and not self.is_partial
+
     def seen_from(self, rank: int) -> Operand:
         """Where ``rank`` reads the value."""
-        if rank == self.rank and (self.is_input or self.to_output):
-            return Operand(INPUT if self.is_input else OUTPUT)
-        return Operand(self.rank, self.place)
+        if rank == self.rank and self.is_input:
+            return Operand(INPUT)
+        return Operand(self.rank, self.place, self.is_partial)
 
 
 def compile_schedule(schedule: Schedule) -> tuple[SlotProgram, ...]:
@@ -106,15 +122,15 @@ def compile_schedule(schedule: Schedule) -> tuple[SlotProgram, ...]:
     last = len(schedule.rounds)
     values = [v for v in _values(schedule) if _decide_where(v, bool(required[v.rank, v.chunk]))]
     values.sort(key=lambda v: (last if v.stage is None else v.stage, v.chunk))
-    used = _give_places(values, schedule.ranks)
+    places = _give_places(values, schedule.ranks)
     steps: list[list[Step]] = [[] for _ in range(schedule.ranks)]
     for v in values:
         operands = tuple(o.seen_from(v.rank) for o in v.operands) or (Operand(INPUT),)
         stage = last if v.stage is None else v.stage
-        steps[v.rank].append(Step(stage, v.chunk, operands, v.to_output, v.place))
+        steps[v.rank].append(Step(stage, v.chunk, operands, v.to_output, v.place, v.is_partial, v.finishes))
     waits, announces = _waits(schedule)
     return tuple(
-        SlotProgram(rank, last + 1, used, tuple(steps[rank]), waits[rank], announces[rank])
+        SlotProgram(rank, last + 1, places, tuple(steps[rank]), waits[rank], announces[rank])
         for rank in range(schedule.ranks)
     )
 
@@ -122,7 +138,8 @@ def compile_schedule(schedule: Schedule) -> tuple[SlotProgram, ...]:
 def _values(schedule: Schedule) -> list[_Value]:
     """Every value that any chunk has at any rank, with the values it is folded from."""
     held = collective(schedule.collective).before(schedule.ranks, schedule.chunks, schedule.root)
-    now = {(rank, chunk): _Value(rank, chunk) for rank, chunk in np.argwhere(held).tolist()}
+    everyone = (1 << schedule.ranks) - 1
+    now = {(rank, chunk): _Value(rank, chunk, 1 << rank) for rank, chunk in np.argwhere(held).tolist()}
     values = list(now.values())
     for number, round_ in enumerate(schedule.rounds):
         arriving: dict[tuple[int, int], list[_Value]] = defaultdict(list)
@@ -143,26 +160,34 @@ def _values(schedule: Schedule) -> list[_Value]:
                     old.is_folded_later = True
                     operands.append(old)
             operands.sort(key=lambda value: value.rank)
-            now[rank, chunk] = _Value(rank, chunk, number, operands)
-            values.append(now[rank, chunk])
+            new = _Value(rank, chunk, sum(o.contributors for o in operands), number, operands)
+            new.is_partial = new.contributors != everyone if len(operands) > 1 else operands[0].is_partial
+            now[rank, chunk] = new
+            values.append(new)
     return values
 
 
 def _decide_where(value: _Value, required: bool) -> bool:
     """Decide whether a value goes to the output and (place 0) to the slot; False where it goes nowhere."""
-    must_be_kept = value.is_folded_later and not value.is_input
-    is_sent = value.first_send is not None
-    value.to_output = required and (value.is_final or (must_be_kept and not is_sent))
-    if is_sent or (must_be_kept and not value.to_output):
+    value.to_output = required and value.is_final
+    if value.first_send is not None or (value.is_folded_later and not value.is_input):
         value.place = 0
     return value.to_output or value.place == 0
 
 
 def _give_places(values: list[_Value], ranks: int) -> int:
-    """Number the places of each rank in the order of ``values``; the largest number used by a rank."""
+    """Number the places of each rank in the order of ``values``; how many the rank with most of them uses.
+
+    A value that nobody else reads is folded into where it stands.
+    """
     used = [0] * ranks
     for value in values:
-        if value.place >= 0:
+        if value.place < 0:
+            continue
+        mine = [o for o in value.operands if o.rank == value.rank and not o.is_input and o.first_send is None]
+        if mine and value.is_partial:
+            value.place = mine[0].place
+        else:
             value.place = used[value.rank]
             used[value.rank] += 1
     return max(used)

@@ -109,6 +109,7 @@ class Engine:
             return planned
         schedule, programs = _compiled(call.collective, call.algorithm, self.ranks, call.root)
         program = programs[self.rank]
+        partial_itemsize = _core.partial_itemsize(call.dtype, call.itemsize) if call.op else call.itemsize
         where = layout(
             collective(call.collective),
             self.ranks,
@@ -116,9 +117,9 @@ class Engine:
             np.array(call.counts, np.int64),
             root=call.root,
             itemsize=call.itemsize,
-            longest_chunk=longest_chunk(program, call.itemsize, self._runner.set_bytes),
+            longest_chunk=longest_chunk(program, partial_itemsize, self._runner.set_bytes),
         )
-        tables = bind(program, where, call.itemsize)
+        tables = bind(program, where, call.itemsize, partial_itemsize)
         text = str(call)
         key = f"{text} {call.counts} {call.itemsize}".encode()
         plan = self._runner.plan(
@@ -130,7 +131,8 @@ class Engine:
             stride=where.stride,
             itemsize=call.itemsize,
             dtype=call.dtype,
-            op=call.op,
+            op="sum" if call.op == "avg" else call.op,
+            divisor=self.ranks if call.op == "avg" else 1,
             fingerprint=int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"),
             text=text,
         )
