@@ -187,15 +187,13 @@ class _Host:
                     expected=expected,
                     got=got,
                 )
-        known = (
-            os.getpid() if hello.rank == me.rank else self.guests[hello.rank].pid if hello.rank in self.guests else None
-        )
-        if hello.rank in known:
+        pids = {rank: other.pid for rank, other in self.guests.items()} | {me.rank: os.getpid()}
+        if hello.rank in pids:
             raise RendezvousError(
-                f"two processes claim rank {hello.rank} of {me.size}: {known[hello.rank]} and {guest.pid}; each is one process "
-                "(is a launcher missing, or one inside another?)",
+                f"two processes claim rank {hello.rank} of {me.size}: {pids[hello.rank]} and {guest.pid}; each rank is "
+                "one process (is a launcher missing, or one inside another?)",
                 rank=hello.rank,
-                pids=[known[hello.rank], guest.pid],
+                pids=[pids[hello.rank], guest.pid],
             )
         if guest.pid == 0:
             raise RendezvousError(

@@ -81,9 +81,9 @@ def check_room(needed_bytes: int, limits: list[Limit]) -> None:
     for limit in sorted(limits, key=lambda limit: limit.available_bytes):
         if needed_bytes + SPARE_BYTES > limit.available_bytes:
             raise ResourceError(
-                f"the memory that the ranks share needs {_spell(needed_bytes)} more, with {_spell(SPARE_BYTES)} to spare "
-                f"for the processes themselves, and only {_spell(limit.available_bytes)} are left of {limit.what}; "
-                "make it smaller, or raise the limit",
+                f"the memory that the ranks share needs {_spell(needed_bytes)} more, with {_spell(SPARE_BYTES)} to "
+                f"spare for the processes themselves, and only {_spell(limit.available_bytes)} are left of "
+                f"{limit.what}; make it smaller, or raise the limit",
                 needed=needed_bytes,
                 available=limit.available_bytes,
                 limit=limit.what,

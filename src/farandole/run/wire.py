@@ -34,7 +34,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid, as the kernel has them
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """A rank comes: which one it thinks it is, of how many, how long it was told to wait, and how long it still will."""
+    """A rank comes: who it thinks it is, how long it was told to wait, and how long it still will (seconds)."""
 
     protocol: int
     version: Annotated[str, Meta(max_length=64)]
