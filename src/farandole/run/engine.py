@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,11 +28,16 @@ from farandole.errors import (
 from farandole.layout import Layout, layout
 from farandole.run.bind import bind, longest_chunk
 from farandole.run.compile import SlotProgram, compile_schedule
+from farandole.run.meeting import Meeting
 from farandole.schedule import Schedule
 
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
 PLANS_KEPT = 256
+
+# How often to look at a counter that has not moved: with a pause in between, then giving up the core.
+_ALONE = (2000, 400)
+_CROWDED = (20, 4000)  # the rank waited for may need this very core
 
 _MISMATCH, _LOST, _LATE, _INTERRUPTED, _CLOSED = 1, 2, 3, 4, 5
 
@@ -84,23 +89,27 @@ class Planned:
 
 
 class Engine:
-    """Runs calls for one rank of a communicator. ``fd`` is the shared segment, ``pidfds`` the ranks' processes."""
+    """Runs calls for one rank of a communicator, over the segment of a meeting, which it keeps and closes."""
 
-    def __init__(self, fd: int, rank: int, ranks: int, slot_bytes: int, pids: Mapping[int, int]) -> None:
-        self.rank = rank
-        self.ranks = ranks
-        self._pids = dict(pids)
-        self._pidfds: list[int] = []
-        try:
-            for peer in range(ranks):
-                self._pidfds.append(_pidfd(pids[peer]) if peer != rank else -1)
-            crowded = ranks > len(os.sched_getaffinity(0))
-            spins, yields = (20, 4000) if crowded else (2000, 400)
-            self._runner = _core.Runner(fd, rank, ranks, slot_bytes, self._pidfds, spins, yields, BATCH_SLICES)
-        except BaseException:
-            self._close_descriptors()
-            raise
+    def __init__(self, meeting: Meeting, slot_bytes: int) -> None:
+        """Map the segment that the ranks share; each has ``slot_bytes`` of it."""
+        self.rank = meeting.rank
+        self.ranks = meeting.size
+        self._meeting = meeting
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
+        crowded = self.ranks > len(os.sched_getaffinity(0))
+        spins, yields = _CROWDED if crowded else _ALONE
+        self._runner = _core.Runner(
+            fd=meeting.segment_fd,
+            rank=self.rank,
+            ranks=self.ranks,
+            slot_bytes=slot_bytes,
+            process_fds=meeting.pidfds,
+            spins=spins,
+            yields=yields,
+            batch=BATCH_SLICES,
+        )
+        meeting.close_segment()
 
     def planned(self, call: Call) -> Planned:
         """The plan of ``call``, made now or taken from those kept."""
@@ -155,13 +164,7 @@ class Engine:
         """Tell the others that this rank will make no more calls, and give back what it holds."""
         self._runner.leave()
         self._plans.clear()
-        self._close_descriptors()
-
-    def _close_descriptors(self) -> None:
-        while self._pidfds:
-            fd = self._pidfds.pop()
-            if fd >= 0:
-                os.close(fd)
+        self._meeting.close()
 
     def _error(self, failure: int, peer: int, timeout_s: float) -> CommunicationError:
         _, _, first = self._runner.broken()
@@ -181,7 +184,7 @@ class Engine:
             )
         if failure == _LOST:
             return PeerLostError(
-                f"{mine}: rank {peer} (pid {self._pids[peer]}) has died; {where}", pid=self._pids[peer], **facts
+                f"{mine}: rank {peer} (pid {self._meeting.pids[peer]}) has died; {where}", pid=self._meeting.pids[peer], **facts
             )
         if failure == _LATE:
             return TimeLimitError(
@@ -200,10 +203,3 @@ def _at(state: tuple[int, int, bool, str]) -> str:
     if call == 0:
         return "its end, without any call" if left else "no call yet"
     return f"{'its end, after' if left else ''} #{call} {text}".strip()
-
-
-def _pidfd(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise PeerLostError(f"the process {pid} of another rank has died during start-up", pid=pid) from None
