@@ -1,0 +1,1 @@
+"""Files: what other programs read, and what we read back."""
