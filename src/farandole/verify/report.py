@@ -11,7 +11,8 @@ from farandole.errors import ScheduleError
 class Problem:
     """One broken rule, where it is broken, and what stands there instead of what should.
 
-    ``rule`` is a short fixed word; ``rank``, ``round`` and ``chunk`` are -1 where they do not apply.
+    ``rule`` is a short fixed word; ``rank``, ``round``, ``chunk``, ``lane`` and ``step`` are -1 where they do
+    not apply (a schedule has rounds, a program has lanes and steps).
     ``expected`` and ``got`` are in words, ``message`` is the whole sentence.
     """
 
@@ -22,14 +23,17 @@ class Problem:
     chunk: int = -1
     expected: str = ""
     got: str = ""
+    lane: int = -1
+    step: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of a proof.
 
-    ``transfers`` counts what was checked. ``smallest_safe_depth`` is the least queue depth at which the
-    lowered program cannot deadlock (0 is rendezvous), or None where no program was checked, or none is safe.
+    ``transfers`` counts what was checked: the transfers of a schedule, the messages of a program.
+    ``smallest_safe_depth`` is the least queue depth at which the program cannot deadlock (0 is rendezvous), or
+    None where no program was checked, or none is safe.
     """
 
     name: str

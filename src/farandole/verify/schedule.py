@@ -85,7 +85,8 @@ def members(bits: Bits) -> list[int]:
     return [word * 64 + bit for word, value in enumerate(bits.tolist()) for bit in range(64) if value >> bit & 1]
 
 
-def _in_words(bits: Bits) -> str:
+def in_words(bits: Bits) -> str:
+    """The ranks in one bit set as people write them: ``ranks 0-2, 5``."""
     ranks = members(bits)
     if not ranks:
         return "nothing"
@@ -176,9 +177,9 @@ def _apply(held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.boo
             seen |= bits
         yield Problem(
             "counted-twice",
-            f"round {number}: in chunk {what[g]} at rank {to[g]}, the contribution of {_in_words(twice)} is"
+            f"round {number}: in chunk {what[g]} at rank {to[g]}, the contribution of {in_words(twice)} is"
             " counted twice",
-            int(to[g]), number, int(what[g]), "disjoint contributions", f"{_in_words(twice)} twice",
+            int(to[g]), number, int(what[g]), "disjoint contributions", f"{in_words(twice)} twice",
         )  # fmt: skip
     held[to, what] = after
 
@@ -200,11 +201,11 @@ def _final_problems(schedule: Schedule, held: Bits, limit: int) -> Iterator[Prob
         got, want = held[rank, chunk], expected[chunk]
         lacks = want & ~got
         rule = "missing" if lacks.any() else "wrong"
-        detail = f"lacks {_in_words(lacks)}" if lacks.any() else f"should have only {_in_words(want)}"
+        detail = f"lacks {in_words(lacks)}" if lacks.any() else f"should have only {in_words(want)}"
         yield Problem(
             rule,
-            f"at the end, chunk {chunk} of rank {rank} has contributions of {_in_words(got)}: it {detail}",
-            rank, -1, chunk, _in_words(want), _in_words(got),
+            f"at the end, chunk {chunk} of rank {rank} has contributions of {in_words(got)}: it {detail}",
+            rank, -1, chunk, in_words(want), in_words(got),
         )  # fmt: skip
 
 
