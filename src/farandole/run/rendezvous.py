@@ -20,9 +20,7 @@ The rules:
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
-import importlib.metadata
 import math
 import os
 import socket
@@ -30,6 +28,7 @@ import time
 from dataclasses import dataclass
 from typing import TypeVar
 
+import farandole
 from farandole.errors import CommunicationError, RendezvousError, UsageError
 from farandole.run import segment, wire
 from farandole.run.hosting import hold
@@ -57,7 +56,7 @@ def meet(rank: int, size: int, key: str, timeout_s: float, segment_bytes: int = 
     address = _address(key)
     try:
         while (left_s := deadline - time.monotonic()) > 0:
-            me = wire.Hello(wire.PROTOCOL, _version(), rank, size, segment_bytes, timeout_s, left_s)
+            me = wire.Hello(wire.PROTOCOL, farandole.__version__, rank, size, segment_bytes, timeout_s, left_s)
             meeting = _as_host(address, me) or _as_guest(address, me)
             if meeting is not None:
                 return meeting
@@ -89,14 +88,6 @@ def _check_arguments(rank: int, size: int, key: str, timeout_s: float, segment_b
 
 def _address(key: str) -> bytes:
     return b"\0farandole-" + hashlib.sha256(key.encode()).hexdigest()[:32].encode()
-
-
-@functools.cache
-def _version() -> str:
-    try:
-        return importlib.metadata.version("farandole")
-    except importlib.metadata.PackageNotFoundError:  # run from its source folder
-        return "source"
 
 
 def _as_host(address: bytes, me: wire.Hello) -> Meeting | None:
