@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from farandole.collectives import collective
 from farandole.schedule import Ints, Round, Schedule
+from farandole.units import counted
 from farandole.verify import contributions_after, states
 from farandole.verify.schedule import Bits
 
@@ -93,15 +94,11 @@ def _movement(schedule: Schedule, round_: Round) -> str:
     chunks = np.bincount(index, round_.count[inside], len(pair)).astype(np.int64)
     pairs = _Pairs(schedule.ranks, src.astype(np.int32), dst.astype(np.int32), chunks.astype(np.int32))
     strays = len(round_) - len(inside)
-    notes = f", and {_number(strays, 'transfer')} outside the world" if strays else ""
+    notes = f", and {counted(strays, 'transfer')} outside the world" if strays else ""
     if not len(pair):
         return f"nothing moves{notes}"
     patterns = (_one_end, _exchange, _everyone, _shift, _cycles, _side_by_side)
     return next(text for pattern in patterns if (text := pattern(pairs))) + notes
-
-
-def _number(count: int, noun: str) -> str:
-    return f"one {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _one_end(pairs: _Pairs) -> str:
@@ -223,4 +220,4 @@ class _Progress:
         rank = int(to[done[to] == done[to].max()].min())
         if done[rank] == self.needed[rank]:
             return f"rank {rank} is done"
-        return f"rank {rank} now has {done[rank]} of its {_number(int(self.needed[rank]), 'chunk')} complete"
+        return f"rank {rank} now has {done[rank]} of its {counted(int(self.needed[rank]), 'chunk')} complete"

@@ -1,4 +1,4 @@
-"""Sizes, bandwidths and times: text to numbers and back.
+"""Sizes, bandwidths, times and counts: text to numbers and back.
 
 Inside farandole there are bytes, bytes per second and seconds only; text is for people. The rules:
 
@@ -178,6 +178,15 @@ def format_bandwidth(bandwidth: float) -> str:
     rounded = _rounded(bandwidth)
     power = max((i for i in range(len(_PREFIXES)) if abs(rounded) >= 1000**i), default=0)
     return f"{_three_digits(rounded / 1000**power)} {_PREFIXES[power]}B/s" if rounded else "0 B/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, in words.
+
+    >>> counted(1, "rank"), counted(8, "rank")
+    ('one rank', '8 ranks')
+    """
+    return f"one {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _rounded(value: float) -> float:

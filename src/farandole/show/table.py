@@ -24,6 +24,7 @@ import numpy as np
 from farandole.captions import arrivals, captions
 from farandole.collectives import collective
 from farandole.schedule import Round, Schedule
+from farandole.units import counted
 from farandole.verify import contributions_after, members, states
 from farandole.verify.schedule import Bits
 
@@ -149,9 +150,9 @@ def _aligned(lines: list[list[str]]) -> list[str]:
 
 def title(schedule: Schedule) -> str:
     """What the schedule is, in one line."""
-    parts = [_number(schedule.chunks, "chunk"), _number(len(schedule.rounds), "round")]
+    parts = [counted(schedule.chunks, "chunk"), counted(len(schedule.rounds), "round")]
     root = f" with root {schedule.root}" if collective(schedule.collective).rooted else ""
-    ranks = _number(schedule.ranks, "rank")
+    ranks = counted(schedule.ranks, "rank")
     return f"{schedule.name or 'a schedule'}: {schedule.collective} on {ranks}{root}, {', '.join(parts)}"
 
 
@@ -165,12 +166,8 @@ def left_out(schedule: Schedule, limits: Limits) -> str:
     """What the limits hide, in a sentence; empty if nothing."""
     whole = {"rank": schedule.ranks, "chunk": schedule.chunks, "round": len(schedule.rounds)}
     shown = {"rank": limits.ranks, "chunk": limits.chunks, "round": limits.rounds}
-    hidden = [_number(whole[noun] - shown[noun], f"more {noun}") for noun in whole if whole[noun] > shown[noun]]
+    hidden = [counted(whole[noun] - shown[noun], f"more {noun}") for noun in whole if whole[noun] > shown[noun]]
     return f"Left out: {', '.join(hidden)}." if hidden else ""
-
-
-def _number(count: int, noun: str) -> str:
-    return f"one {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def letter(chunk: int) -> str:

@@ -1,0 +1,5 @@
+"""``python -m farandole`` is the ``farandole`` command."""
+
+from farandole.cli import main
+
+main()
