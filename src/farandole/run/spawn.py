@@ -186,13 +186,12 @@ class _Rank:
             type=kind,
             traceback=answer["traceback"],
         )
-        ours = getattr(errors, kind, None)
-        if answer["module"] != errors.__name__ or not issubclass(ours, FarandoleError):
+        ours: type[FarandoleError] | None = getattr(errors, kind, None)
+        if answer["module"] != errors.__name__ or ours is None:
             return raised
-        error: FarandoleError = ours.__new__(
-            ours
-        )  # each has a constructor of its own, but all have a message and facts
-        FarandoleError.__init__(error, message, **answer["facts"])
+        error = ours.__new__(ours)  # their constructors differ, but all have a message and facts
+        FarandoleError.__init__(error, message)
+        error.facts = answer["facts"]
         error.__cause__ = raised
         return error
 
