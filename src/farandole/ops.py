@@ -2,11 +2,14 @@
 
 The rules that every engine keeps:
 
-- The operands of a fold are combined from the left, in the order that the schedule fixes.
-- 16-bit floats are widened to float32 for a fold and rounded once, at its end, to the nearest, ties to even.
+- Values are combined in the order that the schedule fixes.
+- 16-bit floats are widened to float32, and rounded once, when the last contribution has gone in: to the nearest,
+  ties to even.
 - Integers wrap around. NaN propagates, through ``min`` and ``max`` too.
 - Booleans are added as *or* and multiplied as *and*.
-- Complex numbers have no order, so they have neither ``min`` nor ``max``.
+- ``avg`` is the sum, divided once, when it is complete; of integers it is cut off towards zero.
+- ``min`` and ``max`` need an order, which complex numbers have not; ``band``, ``bor`` and ``bxor`` need bits that
+  mean something by themselves.
 
 NumPy has no bfloat16 of its own: its values are stored as uint16 with the same bits, or as the dtype of that
 name from ``ml_dtypes`` where the user has it.
@@ -64,21 +67,38 @@ def _rounded_to_bfloat16(values: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A reduction: its name, the kinds of dtype it is for, why no others, and how two arrays are combined."""
+    """A reduction: its name, the kinds of dtype it is for, what these are, and how two arrays are combined.
+
+    ``divides`` says whether the complete value is divided by the number of ranks.
+    """
 
     name: str
     kinds: frozenset[str]
     needs: str
     function: Callable[..., Values]
+    divides: bool = False
 
     def combine(self, left: Values, right: Values) -> Values:
         """The element-wise combination, written over ``left``, which is returned."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self.function(left, right, out=left)
 
+    def finish(self, complete: Values, ranks: int) -> Values:
+        """What comes out when the values of all ranks are combined."""
+        if not self.divides:
+            return complete
+        if complete.dtype.kind not in "iu":
+            return np.divide(complete, complete.dtype.type(ranks))
+        wide = complete.astype(np.int64 if complete.dtype.kind == "i" else np.uint64)
+        rounded_down = wide // wide.dtype.type(ranks)
+        towards_zero = rounded_down + ((wide < 0) & (wide % wide.dtype.type(ranks) != 0))
+        return towards_zero.astype(complete.dtype)
+
 
 _ALL = frozenset({"bool", "integer", "float", "complex"})
 _ORDERED = _ALL - {"complex"}
+_NUMBERS = _ALL - {"bool"}
+_BITS = frozenset({"bool", "integer"})
 
 OPS: dict[str, Op] = {
     op.name: op
@@ -87,6 +107,10 @@ OPS: dict[str, Op] = {
         Op("prod", _ALL, "", np.multiply),
         Op("min", _ORDERED, "numbers with an order", np.minimum),
         Op("max", _ORDERED, "numbers with an order", np.maximum),
+        Op("avg", _NUMBERS, "numbers that can be divided", np.add, divides=True),
+        Op("band", _BITS, "whole numbers and booleans", np.bitwise_and),
+        Op("bor", _BITS, "whole numbers and booleans", np.bitwise_or),
+        Op("bxor", _BITS, "whole numbers and booleans", np.bitwise_xor),
     )
 }
 
@@ -143,13 +167,13 @@ def ops_for(dtype: DType) -> list[str]:
     """The operations that go with a dtype.
 
     >>> ops_for(find_dtype("complex64"))
-    ['sum', 'prod']
+    ['sum', 'prod', 'avg']
     """
     return [op.name for op in OPS.values() if dtype.kind in op.kinds]
 
 
 def check_reduction(op: Op, dtype: DType) -> None:
-    """Raise UnsupportedError unless ``op`` goes with ``dtype``; says why, and what does."""
+    """Raise UnsupportedError unless ``op`` goes with ``dtype``; says why not, and what does."""
     if dtype.kind not in op.kinds:
         fits = ops_for(dtype)
         raise UnsupportedError(

@@ -151,10 +151,25 @@ def test_transfers_carry_what_the_sender_held_before_the_round() -> None:
     assert reference.execute(shifted, [5, 6]) == [6, 5]
 
 
-def test_16_bit_floats_are_rounded_once_at_the_end_of_a_fold() -> None:
+@pytest.mark.parametrize("name", [name for collective, name in ALGORITHMS if collective == "all_reduce"])
+def test_16_bit_floats_are_rounded_once_when_the_sum_is_complete(name: str) -> None:
     inputs = np.array([2048, 1, 1, 1], np.float16)  # 2048 + 1 is 2048 in float16, and 2051 rounds to 2052
-    assert reference.all_reduce(list(inputs), algorithm="naive")[0] == 2052
-    assert reference.all_reduce(list(inputs), algorithm="tree")[0] == 2050  # 2048 + 1, then + 2
+    assert reference.all_reduce([np.full(9, value) for value in inputs], algorithm=name)[0].tolist() == [2052] * 9
+
+
+@pytest.mark.parametrize("name", [name for collective, name in ALGORITHMS if collective == "all_reduce"])
+def test_an_average_is_divided_once_and_whole_numbers_are_cut_off_towards_zero(name: str) -> None:
+    whole = reference.all_reduce([np.array([-3, 5, 2**62]), np.array([-4, 6, 2**62 - 1])] * 2, "avg", name)
+    assert whole[3].tolist() == [-3, 5, -1 // 4 + 1]  # the sum of the last wraps around to -2
+    halves = reference.all_reduce(list(np.array([[1000], [1001], [1003]], np.float16)), "avg", name)
+    assert halves[0].tolist() == [1001.5]  # 3004 / 3 is 1001.33, between 1001 and 1001.5
+    assert halves[0].dtype == np.float16
+
+
+@pytest.mark.parametrize(("op", "result"), [("band", 0b1000), ("bor", 0b1111), ("bxor", 0b0101)])
+def test_bits_are_combined_one_by_one(op: str, result: int) -> None:
+    inputs = np.array([[0b1010], [0b1100], [0b1011], [0b1000]], np.uint8)
+    assert reference.all_reduce(list(inputs), op, "ring")[2].tolist() == [result]
 
 
 def test_bfloat16_is_given_as_its_bits() -> None:
@@ -231,7 +246,8 @@ def test_dtypes_that_do_not_fit_are_refused_with_the_facts() -> None:
     assert info.value.facts == {"rank": 1, "expected": "int64", "got": "float64"}
     with pytest.raises(UnsupportedError, match="dtype object cannot be communicated; supported are bool"):
         reference.all_gather([np.array([None]), np.array([None])])
-    with pytest.raises(UnsupportedError, match="max is for numbers with an order, which complex64 is not"):
+    rule = "max is for numbers with an order, which complex64 is not; complex64 goes with sum, prod, avg"
+    with pytest.raises(UnsupportedError, match=rule):
         reference.all_reduce([np.complex64(1), np.complex64(2)], op="max")
     with pytest.raises(UnsupportedError, match="bfloat16 is stored as uint16, not as float32"):
         reference.all_reduce([np.float32(1), np.float32(2)], dtype="bfloat16")

@@ -76,7 +76,7 @@ def execute(
     held, steps = sorted_out(schedule)
     outputs = _empty_outputs(schedule, where, buffers)
     for number in range(where.slices):
-        _Slice(held, where, number, buffers.dtype).carry_out(steps, operation, buffers.inputs, outputs)
+        _Slice(held, where, number, buffers.dtype, operation).carry_out(steps, buffers.inputs, outputs)
     whole = what.blocks is Blocks.WHOLE
     rows = layout(what, schedule.ranks, schedule.chunks, buffers.rows, root=schedule.root)
     return [
@@ -88,12 +88,14 @@ def execute(
 class _Slice:
     """The values of one slice, while it is carried out.
 
-    ``row[rank, chunk]`` is a row of ``values[group[chunk]]``, where a group is all chunks of one length.
+    ``row[rank, chunk]`` is a row of ``values[group[chunk]]``, where a group is all chunks of one length. Where
+    values are reduced they are kept in the dtype in which they are accumulated.
     """
 
-    def __init__(self, held: Bools, where: Layout, number: int, dtype: DType) -> None:
-        self.where, self.dtype = where, dtype
+    def __init__(self, held: Bools, where: Layout, number: int, dtype: DType, op: Op) -> None:
+        self.where, self.dtype, self.op = where, dtype, op
         self.begin = number * where.stride
+        self.reduces = where.collective.reduces
         length = np.clip(where.limit - self.begin, 0, where.length)
         lengths, self.group = np.unique(length, return_inverse=True)
         self.held, self.row = held, np.zeros(held.shape, np.intp)
@@ -101,22 +103,22 @@ class _Slice:
         for group, size in enumerate(lengths.tolist()):
             rank, chunk = np.nonzero(held & (self.group == group))
             self.row[rank, chunk] = np.arange(len(rank))
-            self.values.append(np.zeros((len(rank), size), dtype.storage))
+            self.values.append(np.zeros((len(rank), size), dtype.accumulator if self.reduces else dtype.storage))
 
-    def carry_out(self, steps: list[Step], op: Op, inputs: Sequence[Values | None], outputs: Outputs) -> None:
+    def carry_out(self, steps: list[Step], inputs: Sequence[Values | None], outputs: Outputs) -> None:
         """From the inputs, through all steps, into the outputs."""
         for rank, given in enumerate(inputs):
             if given is not None:
                 for values, rows, places in self._places(rank, self.where.input_offset(rank)):
-                    values[rows] = given[places]
+                    values[rows] = self.dtype.widen(given[places]) if self.reduces else given[places]
         for step in steps:
             for group, values in enumerate(self.values):
                 if values.size:
-                    self._one_step(step, group, values, op)
+                    self._one_step(step, group, values)
         for rank, output in enumerate(outputs):
             if output is not None:
                 for values, rows, places in self._places(rank, self.where.output_offset(rank)):
-                    output[places] = values[rows]
+                    output[places] = self._finished(values[rows])
 
     def _places(self, rank: int, offset: NDArray[np.int64]) -> Iterator[tuple[Values, Rows, Rows]]:
         """For each group: its values, the rows of this rank's chunks, and where those lie in its buffer."""
@@ -126,30 +128,33 @@ class _Slice:
                 start = offset[chunk] + self.begin
                 yield values, self.row[rank, chunk], start[:, None] + np.arange(values.shape[1])
 
-    def _one_step(self, step: Step, group: int, values: Values, op: Op) -> None:
+    def _finished(self, complete: Values) -> Values:
+        return self.dtype.narrow(self.op.finish(complete, self.where.ranks)) if self.reduces else complete
+
+    def _one_step(self, step: Step, group: int, values: Values) -> None:
         src, dst, chunk = (column[self.group[step.copies[2]] == group] for column in step.copies)
         copied = values[self.row[src, chunk]]
         mine = self.group[step.folds[1]] == group
         if mine.any():
             to, what = (column[mine] for column in step.folds)
-            values[self.row[to, what]] = self._fold(step, mine, values, op)
+            values[self.row[to, what]] = self._fold(step, mine, values)
         values[self.row[dst, chunk]] = copied
 
-    def _fold(self, step: Step, mine: Bools, values: Values, op: Op) -> Values:
+    def _fold(self, step: Step, mine: Bools, values: Values) -> Values:
         """The folds of one group of chunks, from the left."""
         place = np.cumsum(mine) - 1
         total = values[:0]
         for number, (fold, holder) in enumerate(step.operands):
             chosen = mine[fold]
             at, source = place[fold[chosen]], self.row[holder[chosen], step.folds[1][fold[chosen]]]
-            operand = self.dtype.widen(values[source])
+            operand = values[source]
             if number == 0:  # every fold has one: the receiver's own value is an operand
                 total = operand
             elif len(at) == len(total):
-                op.combine(total, operand)
+                self.op.combine(total, operand)
             else:
-                total[at] = op.combine(total[at], operand)
-        return self.dtype.narrow(total)
+                total[at] = self.op.combine(total[at], operand)
+        return total
 
 
 def _empty_outputs(schedule: Schedule, where: Layout, buffers: Buffers) -> Outputs:
