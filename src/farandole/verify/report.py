@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from farandole.errors import ScheduleError
+from farandole.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,13 @@ class Problem:
     got: str = ""
     lane: int = -1
     step: int = -1
+
+
+def problem_at(program: Program, index: int, rule: str, what: str, expected: str, got: str, chunk: int = -1) -> Problem:
+    """A problem with the step of that index, said to be ``what``."""
+    rank, lane, step = program.position(index)
+    where = f"rank {rank} lane {lane} step {step} ({program.describe(index)})"
+    return Problem(rule, f"{where}: {what}", rank, -1, chunk, expected, got, lane, step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from farandole.accesses import Longs, is_in_memory, runs
 from farandole.collectives import collective
 from farandole.program import READS, RECEIVES, SENDS, WRITES, Op, Program, traits
-from farandole.schedule import Ints
+from farandole.schedule import Ints, Schedule
 from farandole.verify.happens_before import Run
-from farandole.verify.report import Problem
-from farandole.verify.schedule import Bits, held_of_all, in_words
+from farandole.verify.report import Problem, problem_at
+from farandole.verify.schedule import Bits, contributions_after, held_of_all, in_words
 from farandole.verify.traffic import Traffic
 
 REDUCES = traits(Op.REDUCE, Op.RECV_REDUCE, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY_SEND)
@@ -86,12 +86,11 @@ def value_problems(program: Program, messages: Traffic, done: Run) -> Iterator[P
 
 
 def _inputs(program: Program) -> _Values:
-    ranks, chunks = program.ranks, program.chunks
-    own = held_of_all(ranks)
-    cells = _nothing(ranks * program.cells + 1, own.shape[1])
+    own = held_of_all(program.ranks)
+    cells = _nothing(program.ranks * program.cells + 1, own.shape[1])
     rank, chunk = np.nonzero((program.inputs >= 0) & (program.inputs < program.cells))
     where = rank * program.cells + program.inputs[rank, chunk]
-    cells.chunk[where] = chunk % chunks
+    cells.chunk[where] = chunk
     cells.bits[where] = own[rank]
     return cells
 
@@ -138,43 +137,32 @@ def _carry_out(program: Program, moves: _Moves, now: slice, cells: _Values, in_f
     both = REDUCES[op] & local.is_there & other.is_there
     for i in np.flatnonzero(both & (local.chunk != other.chunk)):
         one, two = sorted((int(local.chunk[i]), int(other.chunk[i])))
-        yield _at_step(
+        yield problem_at(
             program, int(moves.step[now][i]), "mixed-chunks", f"chunks {one} and {two} are reduced into one",
-            one, "the same chunk", f"chunks {one} and {two}",
+            "the same chunk", f"chunks {one} and {two}", one,
         )  # fmt: skip
     twice = local.bits & other.bits
     for i in np.flatnonzero(both & (local.chunk == other.chunk) & twice.any(axis=1)):
         chunk, who = int(local.chunk[i]), in_words(twice[i])
-        yield _at_step(
+        yield problem_at(
             program, int(moves.step[now][i]), "counted-twice", f"in chunk {chunk}, the contribution of {who} is counted"
-            " twice", chunk, "disjoint contributions", f"{who} twice",
+            " twice", "disjoint contributions", f"{who} twice", chunk,
         )  # fmt: skip
     result = _Values(np.where(local.is_there, local.chunk, other.chunk), local.bits | other.bits)
     cells.put(write, result, WRITES[op])
     in_flight.put(sent, result, SENDS[op])
 
 
-def _at_step(program: Program, index: int, rule: str, what: str, chunk: int, expected: str, got: str) -> Problem:
-    rank, lane, step = program.position(index)
-    where = f"rank {rank} lane {lane} step {step} ({program.describe(index)})"
-    return Problem(rule, f"{where}: {what}", rank, -1, chunk, expected, got, lane, step)
-
-
 def _not_held(program: Program, index: int, cell: int) -> Problem:
     name = program.cell_name(cell % program.cells)
-    return _at_step(program, index, "not-held", f"{name} holds nothing", program.chunk_of_cell(cell % program.cells),
-                    f"a value in {name}", "nothing")  # fmt: skip
+    chunk = program.chunk_of_cell(cell % program.cells)
+    return problem_at(program, index, "not-held", f"{name} holds nothing", f"a value in {name}", "nothing", chunk)
 
 
 def _final_problems(program: Program, cells: _Values) -> Iterator[Problem]:
-    what = collective(program.collective)
-    shape = (program.ranks, program.chunks, program.root)
-    own = held_of_all(program.ranks)
-    if what.reduces:
-        expected = np.broadcast_to(np.bitwise_or.reduce(own, axis=0), (program.chunks, own.shape[1]))
-    else:
-        expected = own[what.origin(*shape)]
-    rank, chunk = np.nonzero(what.after(*shape) & (program.outputs >= 0) & (program.outputs < program.cells))
+    required = collective(program.collective).after(program.ranks, program.chunks, program.root)
+    expected = contributions_after(Schedule(program.collective, program.ranks, program.chunks, (), program.root))
+    rank, chunk = np.nonzero(required & (program.outputs >= 0) & (program.outputs < program.cells))
     where = rank * program.cells + program.outputs[rank, chunk]
     got = cells[where]
     for i in np.flatnonzero((got.chunk != chunk) | (got.bits != expected[chunk]).any(axis=1)):

@@ -3,6 +3,7 @@
 The rules, by the word in ``Problem.rule``:
 
 - ``range``: a peer, a cell, a number of cells, or a step waited for, that does not exist;
+- ``overlap``: a step that reads some of the cells it writes, but not just the same ones in the same order;
 - ``self-send``: a message from a rank to itself;
 - ``placement``: a chunk that the rank does not hold before is said to lie somewhere, or one that it must have
   after lies nowhere;
@@ -19,9 +20,9 @@ import numpy as np
 
 from farandole.accesses import is_in_memory
 from farandole.collectives import collective
-from farandole.program import RECEIVES, SENDS, Program
+from farandole.program import READS, RECEIVES, SENDS, WRITES, Program
 from farandole.verify.happens_before import existing_waits
-from farandole.verify.report import Problem
+from farandole.verify.report import Problem, problem_at
 from farandole.verify.traffic import Traffic
 
 
@@ -34,29 +35,29 @@ def form_problems(program: Program, messages: Traffic) -> Iterator[Problem]:
     yield from _lengths(program, messages)
 
 
-def _at(program: Program, index: int, rule: str, what: str, expected: str, got: str) -> Problem:
-    rank, lane, step = program.position(index)
-    where = f"rank {rank} lane {lane} step {step} ({program.describe(index)})"
-    return Problem(rule, f"{where}: {what}", rank, expected=expected, got=got, lane=lane, step=step)
-
-
 def _ranges(program: Program) -> Iterator[Problem]:
     steps, rank = program.steps, program.step_rank
     for used, peer, verb in ((RECEIVES, steps.receive_from, "receives from"), (SENDS, steps.send_to, "sends to")):
         talks = used[steps.op]
         for i in np.flatnonzero(talks & ((peer < 0) | (peer >= program.ranks))):
-            yield _at(program, int(i), "range", f"it {verb} rank {peer[i]}, which is not one of the ranks 0 to"
+            yield problem_at(program, int(i), "range", f"it {verb} rank {peer[i]}, which is not one of the ranks 0 to"
                       f" {program.ranks - 1}", f"ranks below {program.ranks}", f"rank {peer[i]}")  # fmt: skip
         for i in np.flatnonzero(talks & (peer == rank)):
-            yield _at(program, int(i), "self-send", f"rank {peer[i]} {verb} itself", "another rank", f"rank {peer[i]}")
+            yield problem_at(
+                program, int(i), "self-send", f"rank {peer[i]} {verb} itself", "another rank", f"rank {peer[i]}"
+            )
     for i in np.flatnonzero(~is_in_memory(program)):
         got = f"{steps.count[i]} cells from {steps.read[i]} (read) and {steps.write[i]} (write) on"
-        yield _at(program, int(i), "range", f"{got}, but there are {program.cells} cells",
+        yield problem_at(program, int(i), "range", f"{got}, but there are {program.cells} cells",
                   f"at least one cell, below {program.cells}", got)  # fmt: skip
+    apart = np.abs(steps.read.astype(np.int64) - steps.write)
+    for i in np.flatnonzero((READS & WRITES)[steps.op] & (apart > 0) & (apart < steps.count)):
+        yield problem_at(program, int(i), "overlap", f"what it reads overlaps what it writes, {apart[i]} cells apart",
+                         f"0 or at least {steps.count[i]} apart", f"{apart[i]} apart")  # fmt: skip
     waits = program.waits
     for i in np.flatnonzero(~existing_waits(program)):
         got = f"lane {waits.lane[i]} step {waits.step[i]}"
-        yield _at(program, int(waits.at[i]), "range", f"it waits for {got} of its rank, which does not exist",
+        yield problem_at(program, int(waits.at[i]), "range", f"it waits for {got} of its rank, which does not exist",
                   "a step of the same rank", got)  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def _unmatched(program: Program, messages: Traffic) -> Iterator[Problem]:
         else:
             extra = int(messages.receives[messages.receive_start[q] + sent[q]])
         queue = _queue_name(program, messages, q)
-        yield _at(
+        yield problem_at(
             program, extra, "unmatched", f"{sent[q]} messages go into {queue}, but {received[q]} are taken out; this is"
             " the first without a partner", f"{sent[q]} taken out", f"{received[q]} taken out",
         )  # fmt: skip
@@ -122,7 +123,7 @@ def _lengths(program: Program, messages: Traffic) -> Iterator[Problem]:
     for i in receives[count[receives] != count[messages.sender_of[receives]]].tolist():
         sender = int(messages.sender_of[i])
         rank, lane, step = program.position(sender)
-        yield _at(
+        yield problem_at(
             program, i, "length", f"it takes {count[i]} chunks out, but rank {rank} lane {lane} step {step}"
             f" ({program.describe(sender)}) puts {count[sender]} in", f"{count[sender]} chunks", f"{count[i]} chunks",
         )  # fmt: skip
