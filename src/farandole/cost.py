@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from farandole.collectives import Blocks, collective
+from farandole.collectives import collective
 from farandole.errors import LengthError, ScheduleError
 from farandole.layout import even_counts, layout
 from farandole.schedule import Round, Schedule
@@ -136,19 +136,3 @@ def _check_range(round_: Round, number: int, ranks: int, chunks: int) -> None:
             round=number,
             transfer=int(bad[0]),
         )
-
-
-def bus_factor(collective_name: str, ranks: int) -> float:
-    """By what busbw exceeds algbw: the bytes that every rank must move at least, over the size of the buffer.
-
-    As nccl-tests defines it; 0 for a barrier, which moves none, and for a world of one rank.
-
-    >>> bus_factor("all_reduce", 4), bus_factor("all_gather", 4), bus_factor("broadcast", 4)
-    (1.5, 0.75, 1.0)
-    """
-    what = collective(collective_name)
-    if ranks == 1 or not what.moves_data:
-        return 0.0
-    if what.blocks is not Blocks.WHOLE:
-        return (ranks - 1) / ranks
-    return 2 * (ranks - 1) / ranks if what.input == what.output == "all" else 1.0

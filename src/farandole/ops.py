@@ -88,10 +88,11 @@ class Op:
         if not self.divides:
             return complete
         if complete.dtype.kind not in "iu":
-            return np.divide(complete, complete.dtype.type(ranks))
+            quotient: Values = np.divide(complete, complete.dtype.type(ranks))
+            return quotient
         wide = complete.astype(np.int64 if complete.dtype.kind == "i" else np.uint64)
         rounded_down = wide // wide.dtype.type(ranks)
-        towards_zero = rounded_down + ((wide < 0) & (wide % wide.dtype.type(ranks) != 0))
+        towards_zero: Values = rounded_down + ((wide < 0) & (wide % wide.dtype.type(ranks) != 0))
         return towards_zero.astype(complete.dtype)
 
 

@@ -50,14 +50,15 @@ def cost(
         "overhead_s": parse_time(overhead),
     }
     size_bytes = parse_size(size)
-    from farandole.cost import Rates, bus_factor, price  # noqa: PLC0415 - loads NumPy
+    from farandole.bench.bandwidth import FACTORS, algbw, bus_factor  # noqa: PLC0415 - loads NumPy
+    from farandole.cost import Rates, price  # noqa: PLC0415
     from farandole.ops import find_dtype  # noqa: PLC0415
 
     itemsize = find_dtype(dtype).itemsize
     schedule = schedule_of(algorithm, ranks, collective, root)
     priced = price(schedule, size_bytes, itemsize=itemsize, rates=Rates(**rates))
-    algbw = size_bytes / priced.time_s if priced.time_s else 0.0
-    busbw = algbw * bus_factor(schedule.collective, schedule.ranks)
+    speed = algbw(size_bytes, priced.time_s)
+    bus_speed = speed * bus_factor(schedule.collective, schedule.ranks)
     per_rank = {
         "bytes_sent_per_rank": priced.bytes_sent,
         "bytes_received_per_rank": priced.bytes_received,
@@ -70,7 +71,7 @@ def cost(
             "algorithm": schedule.name or algorithm, "collective": schedule.collective, "ranks": schedule.ranks,
             "size_bytes": size_bytes, "dtype": dtype,
         }  # fmt: skip
-        times = {"time_s": priced.time_s, "algbw": algbw, "busbw": busbw}
+        times = {"time_s": priced.time_s, "algbw": speed, "busbw": bus_speed}
         print_json("cost", {"kind": "computed", **about, "rounds": priced.rounds, **sums, **times, **rates})
         return
     name, what, where = schedule.name or algorithm, schedule.collective, counted(schedule.ranks, "rank")
@@ -85,5 +86,5 @@ def cost(
     print_text(f"rounds  {priced.rounds}")
     model = f"alpha {alpha}, beta {beta}, gamma {gamma}, overhead {overhead}"
     print_text(f"time    {format_time(priced.time_s)}  ({model})")
-    print_text(f"algbw   {format_bandwidth(algbw)}  (size / time)")
-    print_text(f"busbw   {format_bandwidth(busbw)}  (algbw x {bus_factor(schedule.collective, schedule.ranks):.4g})")
+    print_text(f"algbw   {format_bandwidth(speed)}  (size / time)")
+    print_text(f"busbw   {format_bandwidth(bus_speed)}  (algbw x {FACTORS[schedule.collective]})")
