@@ -60,8 +60,14 @@ def _problem(
     what = "steps wait for each other in a circle" if rule == "dependency-cycle" else "deadlock"
     return Problem(
         rule, f"{what} {where}, {share}: {'; '.join(sentences)}", rank,
-        expected="every step runs", got=share, lane=lane, step=step,
+        expected="every step runs", got=share, lane=lane, step=step, waits=_waits(program, links, reasons),
     )  # fmt: skip
+
+
+def _waits(program: Program, links: list[int], reasons: dict[int, _Reason]) -> tuple[tuple[int, int], ...]:
+    rank = program.step_rank
+    pairs = [(int(rank[head]), int(rank[reasons[head].step])) for head in links if reasons[head].step >= 0]
+    return tuple((who, whom) for who, whom in pairs if who != whom)
 
 
 def _circles(heads: dict[int, int], following: dict[int, int]) -> Iterator[list[int]]:

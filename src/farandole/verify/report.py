@@ -14,7 +14,8 @@ class Problem:
 
     ``rule`` is a short fixed word; ``rank``, ``round``, ``chunk``, ``lane`` and ``step`` are -1 where they do
     not apply (a schedule has rounds, a program has lanes and steps).
-    ``expected`` and ``got`` are in words, ``message`` is the whole sentence.
+    ``expected`` and ``got`` are in words, ``message`` is the whole sentence. ``waits`` are the ranks that wait for
+    each other in a deadlock, as pairs of who waits and for whom.
     """
 
     rule: str
@@ -26,6 +27,7 @@ class Problem:
     got: str = ""
     lane: int = -1
     step: int = -1
+    waits: tuple[tuple[int, int], ...] = ()
 
 
 def problem_at(program: Program, index: int, rule: str, what: str, expected: str, got: str, chunk: int = -1) -> Problem:
