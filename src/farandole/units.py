@@ -147,10 +147,12 @@ def format_size(size_bytes: int) -> str:
     ('64KiB', '10MB', '1000', '118MiB')
     """
     units = [(unit, int(scale)) for unit, scale in _SIZES.items() if 1 < scale <= size_bytes]
-    exact = [(size_bytes // scale, unit) for unit, scale in units if size_bytes % scale == 0 and unit != "KB"]
+    is_small = size_bytes < 100_000
+    exact = [(size_bytes // scale, unit) for unit, scale in units if size_bytes % scale == 0]
+    exact = [(count, unit) for count, unit in exact if "i" in unit or not is_small]
     if exact:
         return "{}{}".format(*min(exact))
-    if size_bytes < 100_000:
+    if is_small:
         return str(size_bytes)
     unit, scale = max((u for u in units if "i" in u[0]), key=lambda u: u[1])
     return f"{_three_digits(size_bytes / scale)}{unit}"
