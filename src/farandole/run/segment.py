@@ -61,11 +61,11 @@ def reserve_share(descriptor: int, size_bytes: int, rank: int, size: int) -> Non
 
 def check(descriptor: int, size_bytes: int) -> None:
     """Raise RendezvousError unless this is a segment as ``create`` makes it, of that size."""
-    try:
-        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
-    except OSError:  # not a memfd
-        sealed = False
-    got_bytes = os.fstat(descriptor).st_size
+    got_bytes, sealed = 0, False
+    if descriptor >= 0:
+        got_bytes = os.fstat(descriptor).st_size
+        with contextlib.suppress(OSError):  # what is no memfd has no seals
+            sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
     if not sealed or got_bytes != size_bytes:
         raise RendezvousError(
             f"the shared segment that was received has {got_bytes} bytes and is {'' if sealed else 'not '}sealed; "

@@ -30,6 +30,7 @@ Pid = Annotated[int, Meta(ge=1, lt=2**31)]
 Fact = int | float | str | list[int] | None
 
 _OUT_OF_SOMETHING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
+_DESCRIPTOR = struct.Struct("i")
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid, as the kernel has them
 
 
@@ -136,11 +137,11 @@ def receive(connection: socket.socket) -> tuple[Message, int]:
     Raises HangUpError, GarbageError, or TimeoutError and BlockingIOError as the socket is set.
     """
     try:
-        packet, descriptors, flags, _ = _receive_packet(connection)
+        packet, descriptors, flags = _receive_packet(connection)
     except ConnectionResetError:
         # The other end closed before it had read all of ours. What it sent before that is still there.
         try:
-            packet, descriptors, flags, _ = _receive_packet(connection)
+            packet, descriptors, flags = _receive_packet(connection)
         except ConnectionResetError:
             raise HangUpError from None
     with contextlib.ExitStack() as unwanted:
@@ -162,5 +163,9 @@ def receive(connection: socket.socket) -> tuple[Message, int]:
     return message, NO_DESCRIPTOR
 
 
-def _receive_packet(connection: socket.socket) -> tuple[bytes, list[int], int, object]:
-    return socket.recv_fds(connection, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+def _receive_packet(connection: socket.socket) -> tuple[bytes, list[int], int]:
+    # Not socket.recv_fds: in Python 3.10 to 3.12 it drops its flags, and then the descriptor would survive an exec.
+    room = socket.CMSG_LEN(_DESCRIPTOR.size)
+    packet, ancillary, flags, _ = connection.recvmsg(MESSAGE_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+    rights = [data for level, kind, data in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
+    return packet, [number for data in rights for (number,) in _DESCRIPTOR.iter_unpack(data)], flags
