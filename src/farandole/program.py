@@ -177,6 +177,10 @@ class Program:
     root: int = 0
     name: str = ""
 
+    def __post_init__(self) -> None:
+        for column in ("lane_rank", "lane_start", "inputs", "outputs"):
+            object.__setattr__(self, column, _frozen(getattr(self, column)))
+
     @property
     def cells(self) -> int:
         """How many cells each rank has."""
@@ -291,10 +295,10 @@ def program_of(
         spaces=tuple(spaces) or data_and_scratch(chunks, scratch),
         steps=Steps(**{name_: [getattr(step, name_) for step in steps] for name_ in _STEP_COLUMNS}),
         waits=Waits(at, lane_of, step_of),
-        lane_rank=_frozen([rank for rank, _ in flat]),
-        lane_start=_frozen(np.cumsum([0, *(len(lane) for _, lane in flat)])),
-        inputs=_frozen(chosen[0]),
-        outputs=_frozen(chosen[1]),
+        lane_rank=np.array([rank for rank, _ in flat], np.int32),
+        lane_start=np.cumsum([0, *(len(lane) for _, lane in flat)], dtype=np.int32),
+        inputs=chosen[0],
+        outputs=chosen[1],
         root=root,
         name=name,
     )
@@ -312,4 +316,4 @@ def places_in_place(collective: str, ranks: int, chunks: int, root: int) -> tupl
     what.check_chunks(ranks, chunks)
     cell = np.arange(chunks, dtype=np.int32)
     held, required = what.before(ranks, chunks, root), what.after(ranks, chunks, root)
-    return _frozen(np.where(held, cell, -1)), _frozen(np.where(required, cell, -1))
+    return np.where(held, cell, -1), np.where(required, cell, -1)
