@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Golden = Callable[[str, str], None]
+from golden import Golden, compare
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,13 +17,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def golden(request: pytest.FixtureRequest) -> Golden:
     """``golden(name, text)``: compare ``text`` with ``golden/name`` beside the test; ``--renew`` writes it."""
     folder = Path(request.path).parent / "golden"
-
-    def compare(name: str, text: str) -> None:
-        path = folder / name
-        if request.config.getoption("--renew"):
-            folder.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert path.exists(), f"{path} is missing: pytest --renew writes it"
-        assert text == path.read_text(encoding="utf-8")
-
-    return compare
+    return lambda name, text: compare(folder / name, text, renew=bool(request.config.getoption("--renew")))

@@ -269,10 +269,18 @@ def test_half_an_element_has_no_price() -> None:
 
 
 @pytest.mark.parametrize(
-    "transfer",
-    [(0, 2), (-1, 0), (0, 1, 1), (0, 1, -1), (0, 1, 0, 2), (0, 1, 0, 0), (0, 1, 2**31 - 1, 2**31 - 1)],
+    ("src", "dst", "chunk", "count"),
+    [
+        (0, 2, 0, 1),
+        (-1, 0, 0, 1),
+        (0, 1, 1, 1),
+        (0, 1, -1, 1),
+        (0, 1, 0, 2),
+        (0, 1, 0, 0),
+        (0, 1, 2**31 - 1, 2**31 - 1),
+    ],
 )
-def test_a_transfer_outside_the_world_has_no_price(transfer: tuple[int, ...]) -> None:
-    schedule = Schedule("broadcast", 2, 1, (Round(0, 1), Round(*transfer)))
+def test_a_transfer_outside_the_world_has_no_price(src: int, dst: int, chunk: int, count: int) -> None:
+    schedule = Schedule("broadcast", 2, 1, (Round(0, 1), Round(src, dst, chunk, count)))
     with pytest.raises(ScheduleError, match=r"round 1: a transfer of .* is outside a world of 2 ranks and 1 chunks"):
         price(schedule, 8)

@@ -6,7 +6,7 @@
 A chunk is a letter, and a rank's contribution to it is the letter with the number of the rank: ``a0+a1`` are
 those of ranks 0 and 1, reduced; ``a0..a3`` those of ranks 0 to 3; ``a:9/16`` nine of 16, where a list would be
 too long. ``.`` is a chunk that the rank does not hold, ``>`` has just arrived, ``*`` is what must be there at
-the end; a rank with a ``*`` is done.
+the end; a rank with a ``*`` has all that it must have then.
 
 Worlds that are too large for a page are shown in part, and the text says what is left out.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -208,24 +209,27 @@ def panels(schedule: Schedule, limits: Limits) -> Iterator[Panel]:
             )
             for rank in ranks
         )
-        done = (complete == required).all(axis=1)
+        done = (complete == required).all(axis=1) & required.any(axis=1)
         yield Panel(sentence, rows, tuple(done[: len(ranks)].tolist()))
 
 
 def _in_words(bits: Bits, chunk: int, ranks: int) -> str:
     """Who has contributed to a chunk: ``a0+a1``, ``a0..a3+a6``, ``a:9/16``; ``.`` for nobody."""
-    name = letter(chunk)
-    runs: list[list[int]] = []
-    for rank in members(bits):
-        if runs and runs[-1][-1] == rank - 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    parts = [
-        f"{name}{run[0]}..{name}{run[-1]}" if len(run) > 2 else "+".join(f"{name}{rank}" for rank in run)
-        for run in runs
-    ]
-    text = "+".join(parts)
+    name, runs = letter(chunk), _runs(bits.tobytes())
+    text = "+".join(
+        f"{name}{first}..{name}{last}" if last > first + 1 else "+".join(f"{name}{r}" for r in range(first, last + 1))
+        for first, last in runs
+    )
     if len(text) > _LONGEST_CELL:
-        return f"{name}:{sum(map(len, runs))}/{ranks}"
+        return f"{name}:{sum(last - first + 1 for first, last in runs)}/{ranks}"
     return text or "."
+
+
+@lru_cache(maxsize=1024)
+def _runs(bits: bytes) -> tuple[tuple[int, int], ...]:
+    """The runs of consecutive ranks in a bit set, each with its first and its last."""
+    ranks = members(np.frombuffer(bits, np.uint64))
+    present = set(ranks)
+    firsts = (rank for rank in ranks if rank - 1 not in present)
+    lasts = (rank for rank in ranks if rank + 1 not in present)
+    return tuple(zip(firsts, lasts, strict=True))
