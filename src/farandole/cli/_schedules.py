@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from farandole.errors import FormatError, UnknownNameError, UsageError
+from farandole.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
@@ -63,11 +66,8 @@ def _from_file(path: str, ranks: int | None, collective: str | None, root: int |
 
 def _load(path: Path) -> None:
     """Run a Python file, so that the algorithms in it enter the table."""
-    import importlib.util  # noqa: PLC0415 - for this case only
-
     import farandole.algorithms  # noqa: PLC0415, F401 - ours first, so that the file's own go over them
 
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise FormatError(f"{path} is not a Python file", path=str(path))
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    module = ModuleType(f"farandole_file_{path.stem}")
+    sys.modules[module.__name__] = module
+    SourceFileLoader(module.__name__, str(path)).exec_module(module)
