@@ -66,7 +66,6 @@ def outputs_for(collective: str, inputs: list[Array | None], root: int, op: str 
 def same(got: list[Array | None], expected: list[Array | None]) -> bool:
     """Whether all ranks have exactly what is expected, in dtype, shape and value."""
     return len(got) == len(expected) and all(
-        (a is None and b is None)
-        or (a is not None and b is not None and a.dtype == b.dtype and np.array_equal(a, b))
+        (a is None and b is None) or (a is not None and b is not None and a.dtype == b.dtype and np.array_equal(a, b))
         for a, b in zip(got, expected, strict=True)
     )

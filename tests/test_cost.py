@@ -156,9 +156,7 @@ def test_a_torus_sends_as_little_as_a_ring(n: int, sides: str) -> None:
         ("all_to_all", "pairwise", lambda n: n - 1),
     ],
 )
-def test_what_must_be_sent_is_sent_once(
-    collective_name: str, name: str, rounds: Callable[[int], int], n: int
-) -> None:
+def test_what_must_be_sent_is_sent_once(collective_name: str, name: str, rounds: Callable[[int], int], n: int) -> None:
     cost, size = even(collective_name, name, n)
     assert cost.rounds == rounds(n)
     assert everyone(cost, size * (n - 1) // n)

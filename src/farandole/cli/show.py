@@ -28,9 +28,7 @@ def show(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to a .json or .txt file.", show_default=False),
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Leave nothing out, however large the world.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Leave nothing out, however large the world.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show the table of what every rank holds after every round.

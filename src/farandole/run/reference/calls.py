@@ -88,9 +88,7 @@ def scatter(
     return _present(execute(_schedule("scatter", algorithm, ranks, root), inputs, counts=counts))
 
 
-def all_to_all(
-    arrays: Sequence[ArrayLike], counts: ArrayLike | None = None, algorithm: str = "direct"
-) -> list[Values]:
+def all_to_all(arrays: Sequence[ArrayLike], counts: ArrayLike | None = None, algorithm: str = "direct") -> list[Values]:
     """From every rank a block of ``counts[sender][receiver]`` rows, on every rank.
 
     >>> all_to_all([[1, 2], [3, 4]])
