@@ -309,3 +309,84 @@ def program_gives_right_values(program: Program, seed: int = 0) -> bool:
     got = run_program(program, memory, plus, seed=seed)
     expected = expected_values(program.collective, memory, program.chunks, program.root)
     return got is not None and all(got[rank][chunk] == value for (rank, chunk), value in expected.items())
+
+
+Value = tuple[int, list[int]] | None  # a chunk and who has contributed to it
+
+
+def is_well_formed(program: Program) -> bool:
+    """Whether all that the steps of an in-place program name exists, and every queue has one lane at each end."""
+    lanes, cells = program.lanes(), set(range(program.cells))
+    sends: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    receives: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for (rank, lane, _), step in steps_of(lanes):
+        used = [step.read] * (step.op in READING) + [step.write] * (step.op in WRITING)
+        if any(step.count < 1 or not set(range(first, first + step.count)) <= cells for first in used):
+            return False
+        if len(used) == 2 and 0 < abs(used[0] - used[1]) < step.count:
+            return False
+        if not all(0 <= other < len(lanes[rank]) and 0 <= n < len(lanes[rank][other]) for other, n in step.waits):
+            return False
+        peers = [step.send_to] * (step.op in SENDING) + [step.receive_from] * (step.op in RECEIVING)
+        if any(peer == rank or not 0 <= peer < program.ranks for peer in peers):
+            return False
+        if step.op in SENDING:
+            sends[rank, step.send_to, step.channel].append((lane, step.count))
+        if step.op in RECEIVING:
+            receives[step.receive_from, rank, step.channel].append((lane, step.count))
+    for queue in {*sends, *receives}:
+        sent, received = sends[queue], receives[queue]
+        if [length for _, length in sent] != [length for _, length in received]:
+            return False
+        if len({lane for lane, _ in sent}) != 1 or len({lane for lane, _ in received}) != 1:
+            return False
+    return True
+
+
+def program_is_right(program: Program) -> bool:
+    """Whether an in-place program is well formed, gets to its end, has no race and computes its collective."""
+    if not is_well_formed(program):
+        return False
+    lanes = program.lanes()
+    ran = [where for (where,) in Machine(lanes, None).run()]
+    return len(ran) == len(program.steps) and not races_by_reaching(lanes) and _computes(program, ran)
+
+
+def _computes(program: Program, ran: list[Where]) -> bool:
+    """Carry out the steps on lists of contributors; False where one reads nothing, or counts a rank twice."""
+    what, shape = collective(program.collective), (program.ranks, program.chunks, program.root)
+    before, after = what.before(*shape), what.after(*shape)
+    machine = Machine(program.lanes(), None)
+    now: list[list[Value]] = [
+        [(c, [rank]) if c < program.chunks and before[rank, c] else None for c in range(program.cells)]
+        for rank in range(program.ranks)
+    ]
+    in_flight: dict[Where, list[Value]] = {}
+    for where in ran:
+        rank, step = where[0], machine.step(where)
+        operands: list[list[Value]] = []
+        if step.op in READING:
+            operands.append(now[rank][step.read : step.read + step.count])
+        if step.op in RECEIVING:
+            operands.append(in_flight[machine.sender[where]])
+        if step.op is Op.REDUCE:
+            operands.append(now[rank][step.write : step.write + step.count])
+        values: list[Value] = []
+        for held in zip(*operands, strict=True):
+            there = [value for value in held if value is not None]
+            who = [rank for _, ranks in there for rank in ranks]
+            if len(there) < len(held) or len({chunk for chunk, _ in there}) != 1 or len(set(who)) < len(who):
+                return False
+            values.append((there[0][0], who))
+        if step.op in WRITING:
+            now[rank][step.write : step.write + step.count] = values
+        if step.op in SENDING:
+            in_flight[where] = values
+    origin = None if what.reduces else what.origin(*shape).tolist()
+    for rank in range(program.ranks):
+        for chunk in range(program.chunks):
+            value = now[rank][chunk]
+            wanted = list(range(program.ranks)) if origin is None else [origin[chunk]]
+            if after[rank, chunk] and (value is None or value[0] != chunk or sorted(value[1]) != wanted):
+                return False
+    return True
