@@ -14,38 +14,49 @@ if TYPE_CHECKING:
     from farandole.errors import FarandoleError
     from farandole.export.json import read_schedule, schedule_to_json, write_schedule
     from farandole.run import reference
+    from farandole.run.communicator import Communicator
+    from farandole.run.spawn import spawn
+    from farandole.run.start import init
     from farandole.schedule import Round, Schedule
     from farandole.show.table import show_table
-    from farandole.verify import verify_schedule
+    from farandole.verify import verify_program, verify_schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Communicator",
     "FarandoleError",
     "Round",
     "Schedule",
     "algorithm",
     "build",
+    "init",
     "price",
     "read_schedule",
     "reference",
     "schedule_to_json",
     "show_table",
+    "spawn",
+    "verify_program",
     "verify_schedule",
     "write_schedule",
 ]
 
 _HOME = {
+    "Communicator": "run.communicator:Communicator",
     "FarandoleError": "errors:FarandoleError",
     "Round": "schedule:Round",
     "Schedule": "schedule:Schedule",
     "algorithm": "algorithms:algorithm",
     "build": "algorithms:build",
+    "init": "run.start:init",
     "price": "cost:price",
     "read_schedule": "export.json:read_schedule",
     "reference": "run.reference",
     "schedule_to_json": "export.json:schedule_to_json",
     "show_table": "show.table:show_table",
+    "spawn": "run.spawn:spawn",
+    "verify_program": "verify:verify_program",
     "verify_schedule": "verify:verify_schedule",
     "write_schedule": "export.json:write_schedule",
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from farandole.cli import _options as options
 from farandole.cli._output import is_terminal, print_json, print_note, print_text
 from farandole.cli._schedules import schedule_of
 from farandole.errors import UsageError
+
+if TYPE_CHECKING:
+    from farandole.schedule import Schedule
 
 EXAMPLES = (
     "farandole show ring --ranks 4",
@@ -37,28 +41,54 @@ def show(
     marked with >, and what must be there at the end with *.
     """
     schedule = schedule_of(algorithm, ranks, collective, root)
-    from farandole.export.json import schedule_to_json, write_schedule  # noqa: PLC0415 - loads NumPy
-    from farandole.show.table import Limits, rich_table, show_table  # noqa: PLC0415
-    from farandole.verify import verify_schedule  # noqa: PLC0415
+    from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
 
     report = verify_schedule(schedule)
     if not report.ok:
         print_note(f"note: this schedule is wrong: {report.problems[0].message} (farandole verify says more)")
-    whole = Limits(schedule.ranks, schedule.chunks, len(schedule.rounds))
     if output is not None:
-        if output.suffix == ".json":
-            write_schedule(schedule, output)
-        elif output.suffix == ".txt":
-            output.write_text(f"{show_table(schedule, whole)}\n", encoding="utf-8")
-        else:
-            raise UsageError(f"a file to show a schedule in ends with .json or .txt, not {output.name!r}")
+        _writer(output)(schedule, output)
         print_note(f"wrote {output}")
     if json:
+        from farandole.export.json import schedule_to_json  # noqa: PLC0415
+
         print_json("show", {"kind": "computed", **schedule_to_json(schedule)})
-    elif output is None and is_terminal() and not everything:
+    elif output is None:
+        _print(schedule, everything=everything)
+
+
+def _print(schedule: Schedule, *, everything: bool) -> None:
+    from farandole.show.table import Limits, rich_table, show_table  # noqa: PLC0415 - loads NumPy
+
+    if everything:
+        print_text(show_table(schedule, Limits.none(schedule)))
+    elif is_terminal():
         from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
 
         console = Console(highlight=False)
         console.print(rich_table(schedule, width=console.width))
-    elif output is None:
-        print_text(show_table(schedule, whole if everything else None))
+    else:
+        print_text(show_table(schedule))
+
+
+def _write_json(schedule: Schedule, path: Path) -> None:
+    from farandole.export.json import write_schedule  # noqa: PLC0415 - loads NumPy
+
+    write_schedule(schedule, path)
+
+
+def _write_text(schedule: Schedule, path: Path) -> None:
+    from farandole.show.table import Limits, show_table  # noqa: PLC0415 - loads NumPy
+
+    path.write_text(f"{show_table(schedule, Limits.none(schedule))}\n", encoding="utf-8")
+
+
+_WRITERS: dict[str, Callable[[Schedule, Path], None]] = {".json": _write_json, ".txt": _write_text}
+
+
+def _writer(path: Path) -> Callable[[Schedule, Path], None]:
+    try:
+        return _WRITERS[path.suffix]
+    except KeyError:
+        forms = ", ".join(_WRITERS)
+        raise UsageError(f"a schedule is written to a file that ends with {forms}, not to {path.name!r}") from None

@@ -43,6 +43,11 @@ class Limits:
     chunks: int = 12
     rounds: int = 40
 
+    @classmethod
+    def none(cls, schedule: Schedule) -> Limits:
+        """Limits within which all of the schedule is."""
+        return cls(schedule.ranks, schedule.chunks, len(schedule.rounds))
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -121,7 +126,7 @@ def rich_table(schedule: Schedule, limits: Limits | None = None, width: int | No
     drawn = list(panels(schedule, shown))
     if width is not None:
         shown = replace(shown, chunks=_fitting(drawn, width))
-    parts: list[Table | Text] = [Text(title(schedule), style="bold"), Text(legend(schedule), style="dim")]
+    parts: list[Table | Text] = [Text(title(schedule), style="bold"), Text(f"{legend(schedule)}\n", style="dim")]
     for panel in drawn:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in headings(schedule, shown):
