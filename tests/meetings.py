@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from farandole.errors import CommunicationError, RendezvousError
-from farandole.run import rendezvous, wire
+from farandole.run import hosting, rendezvous, wire
 from farandole.run.rendezvous import Meeting, meet
 
 PATIENT_S = 30.0
@@ -82,6 +84,19 @@ def listing(folder: str) -> list[str]:
     return sorted(path.name for path in Path(folder).iterdir())
 
 
+def count_joins(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """A semaphore that goes up when a host has taken a rank in."""
+    joins = threading.Semaphore(0)
+    take_in = hosting._Host._take_in
+
+    def take_in_and_count(self: hosting._Host, guest: hosting._Guest, hello: wire.Hello) -> None:
+        take_in(self, guest, hello)
+        joins.release()
+
+    monkeypatch.setattr(hosting._Host, "_take_in", take_in_and_count)
+    return joins
+
+
 @contextlib.contextmanager
 def guest(key: str, **changes: Any) -> Iterator[socket.socket]:
     """A connection to whoever holds the meeting, on which a guest has said hello."""
@@ -93,6 +108,12 @@ def guest(key: str, **changes: Any) -> Iterator[socket.socket]:
         connect(connection, key)
         wire.send(connection, wire.Hello(**{**hello, **changes}))
         yield connection
+
+
+def knock(key: str) -> None:
+    """Come and go, as soon as there is someone who holds the meeting."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connect(connection, key)
 
 
 def connect(connection: socket.socket, key: str) -> None:

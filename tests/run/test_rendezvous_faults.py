@@ -13,7 +13,7 @@ import pytest
 from farandole.errors import CommunicationError, RendezvousError, ResourceError
 from farandole.run import hosting, rendezvous, segment, wire
 from farandole.run.rendezvous import meet
-from meetings import PATIENT_S, Party, connect, false_host, guest, start, traces
+from meetings import PATIENT_S, Party, connect, false_host, guest, knock, start, traces
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,7 @@ def test_what_is_no_hello_ends_the_meeting(key: str, party: Party, packet: bytes
 
 def test_who_only_looks_in_does_not_disturb(key: str, party: Party) -> None:
     party.come(0, 2, key, PATIENT_S)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connect(connection, key)
+    knock(key)
     party.come(1, 2, key, PATIENT_S)
     assert len(party.meetings()) == 2
 
@@ -60,12 +59,15 @@ def test_a_descriptor_that_comes_uninvited_is_closed(key: str, party: Party) -> 
 
 def test_a_rank_that_goes_away_is_named_to_the_others_at_once(key: str, party: Party) -> None:
     party.come(0, 4, key, 3600)
-    party.come(2, 4, key, 3600)
-    with guest(key, rank=3, size=4) as connection:
-        assert isinstance(wire.receive(connection)[0], wire.Joined)
-    for error in party.errors():
-        assert (error.facts["rank"], error.facts["pid"]) == (3, os.getpid())
-        assert "went away while the ranks were meeting" in str(error)
+    with guest(key, rank=2, size=4) as other:
+        assert isinstance(wire.receive(other)[0], wire.Joined)
+        with guest(key, rank=3, size=4) as connection:
+            assert isinstance(wire.receive(connection)[0], wire.Joined)
+        told, _ = wire.receive(other)
+    [error] = party.errors()
+    assert told == wire.Failed.of(error)
+    assert (error.facts["rank"], error.facts["pid"]) == (3, os.getpid())
+    assert "went away while the ranks were meeting" in str(error)
 
 
 def test_a_rank_that_goes_away_with_the_segment_in_hand_is_named(key: str, party: Party) -> None:
@@ -237,6 +239,7 @@ except RendezvousError as error:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_process_of_another_user_is_turned_away_and_knows_why(key: str, party: Party) -> None:
     party.come(0, 3, key, 3600)
+    knock(key)  # rank 0 holds the meeting
     with start(FOREIGNER, key) as process:
         assert process.communicate()[0] == "0\n"
     with guest(key, rank=2, patience_s=0.1):
@@ -249,8 +252,7 @@ def test_a_process_of_another_user_is_turned_away_and_knows_why(key: str, party:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_who_holds_the_name_is_named(key: str) -> None:
     with start(FOREIGNER, key) as process:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connect(connection, key)
+        knock(key)
         with pytest.raises(RendezvousError, match=r"held by process .* of user 65534") as caught:
             meet(0, 2, key, PATIENT_S)
         process.kill()
