@@ -6,12 +6,16 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <tuple>
 
 #include "engine.hpp"
+#include "post.hpp"
+#include "progress.hpp"
 
 namespace nb = nanobind;
 using namespace farandole;
@@ -63,39 +67,143 @@ void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
   }
 }
 
+// Ctrl-C and other signals, while Python waits for C++ with the interpreter lock released.
+bool interrupted() {
+  nb::gil_scoped_acquire held;
+  return PyErr_CheckSignals() != 0;
+}
+const std::function<bool()> kInterrupted = interrupted;
+
+using Outcome = std::tuple<int, int>;  // (failure, peer); (0, -1) where all went well
+
+Outcome outcome(Verdict verdict) {
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return {static_cast<int>(verdict.failure), verdict.peer};
+}
+
+const std::byte* bytes_at(std::uintptr_t address) { return reinterpret_cast<const std::byte*>(address); }
+std::byte* room_at(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
+
+Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)));
+}
+
+// Calls a Python function when a task is done, on the thread that did it; what it raises is printed, not lost.
+std::function<void()> callback(nb::object function) {
+  if (function.is_none()) return {};
+  auto shared = std::shared_ptr<nb::object>(new nb::object(std::move(function)), [](nb::object* object) {
+    nb::gil_scoped_acquire held;
+    delete object;
+  });
+  return [shared] {
+    nb::gil_scoped_acquire held;
+    try {
+      (*shared)();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("a function to be called when a collective is done");
+    }
+  };
+}
+
+// What is in flight: a collective or a message. `message` is null for a collective.
+class Work {
+ public:
+  Work(std::shared_ptr<Task> task, std::shared_ptr<Message> message) : task_(std::move(task)), message_(std::move(message)) {}
+
+  bool done() const { return task_->done(); }
+  Outcome verdict() const { return outcome(task_->verdict()); }
+  // False if it is not done in time.
+  bool wait(double timeout_s) const {
+    auto deadline = after(timeout_s);
+    while (true) {
+      {
+        nb::gil_scoped_release released;
+        auto next = std::min(deadline, Clock::now() + std::chrono::milliseconds(50));
+        if (task_->wait_until(next)) return true;
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (Clock::now() >= deadline) return false;
+    }
+  }
+  // (sender or receiver, bytes, dtype, whether the receive's buffer fits)
+  std::tuple<int, std::uint64_t, std::string, bool> message() const {
+    check(message_ != nullptr, "a collective is not a message");
+    auto& dtype = message_->header.dtype;
+    return {message_->peer, message_->header.bytes, std::string(dtype, strnlen(dtype, sizeof dtype)), message_->fits};
+  }
+
+ private:
+  std::shared_ptr<Task> task_;
+  std::shared_ptr<Message> message_;
+};
+
+// One rank's side of a communicator.
 class Runner {
  public:
-  Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds, int spins, int yields, int batch)
+  Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds, std::tuple<int, int> foreground,
+         std::tuple<int, int> background, int batch)
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
+        rank_(rank),
         set_bytes_(slot_bytes / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
-        engine_(segment_, rank, std::move(process_fds), Patience{spins, yields}, batch) {}
+        engine_(segment_, rank, process_fds, batch),
+        progress_(engine_, patience(foreground), patience(background)),
+        post_(segment_, rank, std::move(process_fds), patience(foreground)) {}
+
+  ~Runner() {
+    nb::gil_scoped_release released;  // a background thread may be about to call Python
+    progress_.stop(0);
+    post_.stop();
+  }
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
                              std::int64_t divisor, std::uint64_t fingerprint, std::string text) const {
+    auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
-                                            rows<std::int64_t>(waits), slices, stride, itemsize,
-                                            static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize))),
-                                            divisor, op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
+                                            rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor,
+                                            op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), set_bytes_);
     return plan;
   }
 
-  // (failure, peer); (0, -1) where all went well. Raises what a signal handler raised.
-  std::tuple<int, int> run(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
-    static const std::function<bool()> interrupted = [] {
-      nb::gil_scoped_acquire held;
-      return PyErr_CheckSignals() != 0;
-    };
+  Outcome run(std::shared_ptr<Plan> plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
     Verdict verdict;
     {
       nb::gil_scoped_release released;
-      verdict = engine_.run(plan, reinterpret_cast<const std::byte*>(input), reinterpret_cast<std::byte*>(output),
-                            timeout_s, interrupted);
+      verdict = progress_.run(std::move(plan), bytes_at(input), room_at(output), timeout_s, kInterrupted);
+    }
+    return outcome(verdict);
+  }
+
+  Work submit(std::shared_ptr<Plan> plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object when_done) {
+    auto task = std::make_shared<Task>(callback(std::move(when_done)));
+    progress_.submit(task, std::move(plan), bytes_at(input), room_at(output), timeout_s);
+    return {task, nullptr};
+  }
+
+  // `receives` or else sends; in the background if `waits` is false.
+  Work message(bool receives, std::uintptr_t address, std::uint64_t bytes, std::string_view dtype, int peer, std::int64_t tag,
+               double timeout_s, bool waits, nb::object when_done) {
+    check(peer < segment_->ranks() && peer >= (receives ? kAnyRank : 0), "a message for a rank that does not exist");
+    check(peer != rank_, "a message to oneself");
+    auto message = std::make_shared<Message>();
+    message->header.bytes = bytes;
+    message->header.tag = tag;
+    auto name = dtype.substr(0, sizeof message->header.dtype);
+    std::memset(message->header.dtype, 0, sizeof message->header.dtype);
+    std::memcpy(message->header.dtype, name.data(), name.size());
+    message->buffer = room_at(address);
+    message->peer = peer;
+    message->deadline = after(timeout_s);
+    message->task = std::make_shared<Task>(callback(std::move(when_done)));
+    {
+      nb::gil_scoped_release released;
+      receives ? post_.receive(message) : post_.send(message);
+      waits ? post_.finish(message, kInterrupted) : post_.leave_to_background();
     }
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    return {static_cast<int>(verdict.failure), verdict.peer};
+    return {message->task, message};
   }
 
   std::vector<std::tuple<std::uint64_t, std::uint64_t, bool, std::string>> states() const {
@@ -104,19 +212,30 @@ class Runner {
     return result;
   }
 
-  void fail(int failure, int peer) { engine_.fail(static_cast<Failure>(failure), peer); }
-  void leave() { engine_.leave(); }
+  // Let calls in flight end, but for no longer than `limit_s`, and make no more.
+  void close(double limit_s) {
+    nb::gil_scoped_release released;
+    progress_.stop(limit_s);
+    post_.stop();
+    engine_.leave();
+  }
+  void fail() { segment_->break_with(rank_, rank_, Failure::interrupted); }
   std::uint64_t call() const { return engine_.call(); }
   std::size_t set_bytes() const { return set_bytes_; }
   std::tuple<int, int, int> broken() const {
-    auto verdict = engine_.broken();
-    return {static_cast<int>(verdict.failure), verdict.peer, engine_.broken_by()};
+    auto verdict = segment_->broken();
+    return {static_cast<int>(verdict.failure), verdict.peer, segment_->broken_by()};
   }
 
  private:
+  static Patience patience(std::tuple<int, int> looks) { return {std::get<0>(looks), std::get<1>(looks)}; }
+
   std::shared_ptr<Segment> segment_;
+  int rank_;
   std::size_t set_bytes_;
   Engine engine_;
+  Progress progress_;
+  Post post_;
 };
 
 }  // namespace
@@ -124,6 +243,7 @@ class Runner {
 NB_MODULE(_core, module) {
   module.doc() = "The native engine: runs compiled schedules over memory that processes share.";
   module.attr("CALL_TEXT_BYTES") = kTextBytes;
+  module.attr("ANY_RANK") = kAnyRank;
   module.def("segment_bytes", &Segment::bytes_needed, nb::arg("ranks"), nb::arg("slot_bytes"));
   module.def("instruction_set", &instruction_set);
   module.def(
@@ -131,17 +251,26 @@ NB_MODULE(_core, module) {
       nb::arg("dtype"), nb::arg("op"));
   module.def("partial_itemsize", &partial_itemsize, nb::arg("dtype"), nb::arg("itemsize"));
   nb::class_<Plan>(module, "Plan");
+  nb::class_<Work>(module, "Work")
+      .def("done", &Work::done)
+      .def("verdict", &Work::verdict)
+      .def("wait", &Work::wait, nb::arg("timeout_s"))
+      .def("message", &Work::message);
   nb::class_<Runner>(module, "Runner")
-      .def(nb::init<int, int, int, std::size_t, std::vector<int>, int, int, int>(), nb::arg("fd"), nb::arg("rank"),
-           nb::arg("ranks"), nb::arg("slot_bytes"), nb::arg("process_fds"), nb::arg("spins"), nb::arg("yields"),
-           nb::arg("batch"))
+      .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int>, std::tuple<int, int>, int>(),
+           nb::arg("fd"), nb::arg("rank"), nb::arg("ranks"), nb::arg("slot_bytes"), nb::arg("process_fds"),
+           nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("fingerprint"), nb::arg("text"))
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
+      .def("submit", &Runner::submit, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"),
+           nb::arg("when_done").none())
+      .def("message", &Runner::message, nb::arg("receives"), nb::arg("address"), nb::arg("bytes"), nb::arg("dtype"),
+           nb::arg("peer"), nb::arg("tag"), nb::arg("timeout_s"), nb::arg("waits"), nb::arg("when_done").none())
       .def("states", &Runner::states)
-      .def("fail", &Runner::fail, nb::arg("failure"), nb::arg("peer"))
-      .def("leave", &Runner::leave)
+      .def("close", &Runner::close, nb::arg("limit_s"))
+      .def("fail", &Runner::fail)
       .def("broken", &Runner::broken)
       .def_prop_ro("call", &Runner::call)
       .def_prop_ro("set_bytes", &Runner::set_bytes);

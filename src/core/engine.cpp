@@ -13,13 +13,6 @@ constexpr int kFewOperands = 16;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
-std::uint64_t pack(int rank, int peer, Failure failure) {
-  auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
-  return part(rank) << 40 | part(peer) << 16 | static_cast<std::uint64_t>(failure);
-}
-
-int unpack(std::uint64_t packed, int shift) { return static_cast<int>(packed >> shift & 0xffff) - 1; }
-
 void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes) {
   if (output == from) output = nullptr;  // an in-place call: it is there already
   if (output == nullptr || place == nullptr) {
@@ -36,11 +29,10 @@ void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_
 
 }  // namespace
 
-Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, Patience patience, int batch)
+Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch)
     : segment_(std::move(segment)),
       rank_(rank),
       process_fds_(std::move(process_fds)),
-      patience_(patience),
       batch_slices_(batch),
       set_bytes_(segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
       seen_(static_cast<std::size_t>(segment_->ranks()), 0),
@@ -55,7 +47,7 @@ bool Engine::same_call(int peer) const {
 // Everything a rank looks at when the one it waits for does not come. True: go on waiting.
 bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   if (segment_->head().failure.load(std::memory_order_acquire) != 0) {
-    verdict = broken();
+    verdict = segment_->broken();
     return false;
   }
   if (segment_->line(peer).entered.load(std::memory_order_acquire) == call_ && !same_call(peer)) {
@@ -90,11 +82,11 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
     auto& line = segment_->line(peer);
     auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
     bool there = look();
-    for (int i = 0; !there && i < patience_.spins; ++i) {
+    for (int i = 0; !there && i < watch.patience.spins; ++i) {
       pause();
       there = look();
     }
-    for (int i = 0; !there && i < patience_.yields; ++i) {
+    for (int i = 0; !there && i < watch.patience.yields; ++i) {
       sched_yield();
       there = look();
     }
@@ -148,9 +140,9 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
              static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length)});
 }
 
-Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
+Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
                     const std::function<bool()>& interrupted) {
-  if (auto verdict = broken(); verdict.failure != Failure::none) return verdict;
+  if (auto verdict = segment_->broken(); verdict.failure != Failure::none) return verdict;
   auto& line = segment_->line(rank_);
   base_ = line.counter.load(std::memory_order_relaxed);
   end_ = base_ + static_cast<std::uint64_t>(plan.slices) * plan.stages.size();
@@ -162,10 +154,10 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
 
   // The clock is read only by ranks that have to wait for long; a deadline so far off is none.
   auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(timeout_s, 1e9)));
-  Watch watch{Clock::now() + limit, &interrupted};
+  Watch watch{patience, Clock::now() + limit, &interrupted};
   Verdict verdict;
   auto give_up = [&] {
-    if (broken().failure == Failure::none) fail(verdict.failure, verdict.peer);
+    segment_->break_with(rank_, verdict.peer, verdict.failure);
     return verdict;
   };
 
@@ -202,23 +194,11 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
   return verdict;
 }
 
-void Engine::fail(Failure failure, int peer) {
-  std::uint64_t none = 0;
-  segment_->head().failure.compare_exchange_strong(none, pack(rank_, peer, failure));
-  for (int rank = 0; rank < segment_->ranks(); ++rank) wake(segment_->line(rank));
-}
-
 void Engine::leave() {
   segment_->line(rank_).left.store(1, std::memory_order_release);
   wake(segment_->line(rank_));
+  for (int peer = 0; peer < segment_->ranks(); ++peer) ring(segment_->bell(peer));
 }
-
-Verdict Engine::broken() const {
-  auto packed = segment_->head().failure.load(std::memory_order_acquire);
-  return {static_cast<Failure>(packed & 0xffff), unpack(packed, 16)};
-}
-
-int Engine::broken_by() const { return unpack(segment_->head().failure.load(std::memory_order_acquire), 40); }
 
 std::vector<RankState> Engine::states() const {
   std::vector<RankState> states;

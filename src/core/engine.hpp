@@ -25,19 +25,15 @@ struct RankState {
 
 class Engine {
  public:
-  Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, Patience patience, int batch);
+  Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch);
 
   // Carry out `plan` on the user's memory. A failure leaves the communicator broken, on all ranks.
-  Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
+  Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
               const std::function<bool()>& interrupted);
 
-  // Break the communicator for everyone; does nothing if it is broken already.
-  void fail(Failure failure, int peer);
   // Tell the others that this rank will make no more calls.
   void leave();
 
-  Verdict broken() const;   // who was to blame, in `peer`, as far as the first rank to fail could tell
-  int broken_by() const;    // the rank that failed first, or -1
   std::uint64_t call() const { return call_; }
   std::vector<RankState> states() const;
 
@@ -51,7 +47,6 @@ class Engine {
   std::shared_ptr<Segment> segment_;
   int rank_;
   std::vector<int> process_fds_;
-  Patience patience_;
   int batch_slices_;
   std::size_t set_bytes_;               // of one slice
   std::uint64_t call_ = 0;              // this call

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "waiting.hpp"
+
 namespace farandole {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct Places {
-  std::size_t lines, texts, slots, end;
+  std::size_t lines, bells, texts, pipes, slots, end;
 };
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -28,8 +30,10 @@ Places places(int ranks, std::size_t slot_bytes) {
   auto n = static_cast<std::size_t>(ranks);
   Places p{};
   p.lines = round_up(sizeof(Head), 2 * kCacheLine);
-  p.texts = p.lines + n * sizeof(Line);
-  p.slots = round_up(p.texts + n * kCalls * sizeof(CallText), kPage);
+  p.bells = p.lines + n * sizeof(Line);
+  p.texts = p.bells + n * sizeof(Bell);
+  p.pipes = round_up(p.texts + n * kCalls * sizeof(CallText), kPage);
+  p.slots = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
   }
@@ -51,7 +55,9 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   }
   bytes_ = p.end;
   lines_ = p.lines;
+  bells_ = p.bells;
   texts_ = p.texts;
+  pipes_ = p.pipes;
   slots_ = p.slots;
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of the shared segment");
@@ -62,6 +68,24 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   head().version = kVersion;
   head().slot_bytes = slot_bytes;
 }
+
+void Segment::break_with(int rank, int peer, Failure failure) const {
+  auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
+  std::uint64_t none = 0;
+  auto packed = part(rank) << 40 | part(peer) << 16 | static_cast<std::uint64_t>(failure);
+  head().failure.compare_exchange_strong(none, packed);
+  for (int each = 0; each < ranks_; ++each) {
+    wake(line(each));
+    ring(bell(each));
+  }
+}
+
+Verdict Segment::broken() const {
+  auto packed = head().failure.load(std::memory_order_acquire);
+  return {static_cast<Failure>(packed & 0xffff), static_cast<int>(packed >> 16 & 0xffff) - 1};
+}
+
+int Segment::broken_by() const { return static_cast<int>(head().failure.load(std::memory_order_acquire) >> 40 & 0xffff) - 1; }
 
 Segment::~Segment() {
   if (base_ != nullptr) munmap(base_, bytes_);

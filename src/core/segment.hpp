@@ -2,8 +2,10 @@
 //
 //   Head                       who broke it, if it is broken
 //   Line      x ranks          each rank's counter and call, one cache line each
+//   Bell      x ranks          rung when there is something to do about point-to-point messages
 //   CallText  x ranks x kCalls what each rank's last calls were, for error messages
-//   slot      x ranks          the data; written by its rank only, read by all
+//   Pipe      x ranks x ranks  from the first rank to the second
+//   slot      x ranks          the data of collectives; written by its rank only, read by all
 //
 // Everything here is plain memory seen by several processes: only lock-free atomics, no pointers.
 #pragma once
@@ -11,6 +13,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "pipe.hpp"
 
 namespace farandole {
 
@@ -38,8 +42,18 @@ struct alignas(kCacheLine) Line {
 static_assert(sizeof(Line) == kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+struct alignas(kCacheLine) Bell {
+  std::atomic<std::uint32_t> rings;
+  std::atomic<std::uint32_t> listeners;  // how many threads sleep until it rings
+};
+
 struct CallText {
   char text[kTextBytes];
+};
+
+struct Verdict {
+  Failure failure = Failure::none;
+  int peer = -1;  // whom it is about
 };
 
 // A view of the mapped segment. Maps in the constructor, unmaps in the destructor.
@@ -58,7 +72,18 @@ class Segment {
     auto index = static_cast<std::size_t>(rank) * kCalls + call % kCalls;
     return *reinterpret_cast<CallText*>(base_ + texts_ + index * sizeof(CallText));
   }
+  Bell& bell(int rank) const { return *reinterpret_cast<Bell*>(base_ + bells_ + static_cast<std::size_t>(rank) * sizeof(Bell)); }
+  Pipe& pipe(int from, int to) const {
+    auto index = static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(to);
+    return *reinterpret_cast<Pipe*>(base_ + pipes_ + index * sizeof(Pipe));
+  }
   std::byte* slot(int rank) const { return base_ + slots_ + static_cast<std::size_t>(rank) * slot_bytes_; }
+
+  // Break the communicator for all ranks, unless it is broken already, and wake those that wait.
+  void break_with(int rank, int peer, Failure failure) const;
+  Verdict broken() const;  // who was to blame, as far as the first rank to fail could tell
+  int broken_by() const;   // the rank that failed first, or -1
+
   int ranks() const { return ranks_; }
   std::size_t slot_bytes() const { return slot_bytes_; }
 
@@ -67,7 +92,7 @@ class Segment {
   std::size_t bytes_ = 0;
   int ranks_;
   std::size_t slot_bytes_;
-  std::size_t lines_, texts_, slots_;
+  std::size_t lines_, bells_, texts_, pipes_, slots_;
 };
 
 }  // namespace farandole

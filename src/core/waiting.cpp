@@ -17,9 +17,16 @@ std::uint32_t* low_half(Line& line) {
   return halves + (std::endian::native == std::endian::little ? 0 : 1);
 }
 
+void wake_all(std::uint32_t* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+void sleep_while(std::uint32_t* word, std::uint32_t value) {
+  timespec limit{0, 20'000'000};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
 }  // namespace
 
-void wake(Line& line) { syscall(SYS_futex, low_half(line), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void wake(Line& line) { wake_all(low_half(line)); }
 
 void announce(Line& line, std::uint64_t value) {
   // Sequentially consistent, so that either we see the sleeper or the sleeper sees the new value.
@@ -29,11 +36,19 @@ void announce(Line& line, std::uint64_t value) {
 
 void sleep_on(Line& line, std::uint64_t seen) {
   line.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  if (line.counter.load(std::memory_order_seq_cst) == seen) {
-    timespec limit{0, 20'000'000};
-    syscall(SYS_futex, low_half(line), FUTEX_WAIT, static_cast<std::uint32_t>(seen), &limit, nullptr, 0);
-  }
+  if (line.counter.load(std::memory_order_seq_cst) == seen) sleep_while(low_half(line), static_cast<std::uint32_t>(seen));
   line.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void ring(Bell& bell) {
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  if (bell.listeners.load(std::memory_order_seq_cst) != 0) wake_all(reinterpret_cast<std::uint32_t*>(&bell.rings));
+}
+
+void listen(Bell& bell, std::uint32_t seen) {
+  bell.listeners.fetch_add(1, std::memory_order_seq_cst);
+  if (bell.rings.load(std::memory_order_seq_cst) == seen) sleep_while(reinterpret_cast<std::uint32_t*>(&bell.rings), seen);
+  bell.listeners.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void find_dead(const std::vector<int>& process_fds, std::vector<bool>& dead) {

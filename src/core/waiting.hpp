@@ -23,13 +23,9 @@ struct Patience {
 
 // What a rank that has waited for long looks at besides the counter.
 struct Watch {
+  Patience patience;
   Clock::time_point deadline;
   const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
-};
-
-struct Verdict {
-  Failure failure = Failure::none;
-  int peer = -1;  // whom it is about
 };
 
 // Tell the world that `line.counter` is now `value`. Everything written before is visible to who sees it.
@@ -40,6 +36,12 @@ void sleep_on(Line& line, std::uint64_t seen);
 
 // Wake every rank that sleeps on `line`.
 void wake(Line& line);
+
+// Ring a bell, and wake who listens for it.
+void ring(Bell& bell);
+
+// Sleep until the bell has rung since `seen`, 20 ms at most.
+void listen(Bell& bell, std::uint32_t seen);
 
 // Which ranks have died: `process_fds` has a pidfd per rank, -1 where there is none.
 void find_dead(const std::vector<int>& process_fds, std::vector<bool>& dead);

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from farandole import _core
-from farandole.algorithms import find, parse, typed
+from farandole.algorithms import build
 from farandole.collectives import collective
 from farandole.errors import (
     ClosedError,
@@ -24,12 +24,15 @@ from farandole.errors import (
     MismatchError,
     PeerLostError,
     TimeLimitError,
+    UsageError,
 )
 from farandole.layout import Layout, layout
+from farandole.run.arrays import Array, address
 from farandole.run.bind import bind, longest_chunk
 from farandole.run.compile import SlotProgram, compile_schedule
 from farandole.run.meeting import Meeting
 from farandole.schedule import Schedule
+from farandole.verify import verify_schedule
 
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
@@ -38,6 +41,7 @@ PLANS_KEPT = 256
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
 _CROWDED = (20, 4000)  # the rank waited for may need this very core
+_BACKGROUND = (20, 20)  # and here the computation does
 
 _MISMATCH, _LOST, _LATE, _INTERRUPTED, _CLOSED = 1, 2, 3, 4, 5
 
@@ -46,11 +50,12 @@ _MISMATCH, _LOST, _LATE, _INTERRUPTED, _CLOSED = 1, 2, 3, 4, 5
 class Call:
     """What ranks must agree on: one call of a collective. ``counts`` are the lengths of its blocks.
 
-    ``op`` is empty for collectives that do not reduce, ``dtype`` for those that move no data.
+    ``algorithm`` is a name with its options, or a schedule. ``op`` is empty for collectives that do not
+    reduce, ``dtype`` for those that move no data.
     """
 
     collective: str
-    algorithm: str
+    algorithm: str | Schedule
     counts: tuple[int, ...]
     dtype: str
     itemsize: int
@@ -60,10 +65,23 @@ class Call:
     def __str__(self) -> str:
         same = len(set(self.counts)) == 1
         shape = f"{len(self.counts)} x {self.counts[0]}" if same and len(self.counts) > 1 else _short(self.counts)
-        parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm]
+        parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm_name]
         if collective(self.collective).rooted:
             parts.append(f"root={self.root}")
         return f"{self.collective}({', '.join(filter(None, parts))})"
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm as text."""
+        return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name or "a schedule"
+
+    def fingerprint(self) -> int:
+        """A number of 64 bits that ranks have in common if, and only if, they make the same call."""
+        digest = hashlib.blake2b(f"{self} {self.counts} {self.itemsize}".encode(), digest_size=8)
+        if isinstance(self.algorithm, Schedule):
+            for name, column in sorted(self.algorithm.columns().items()):
+                digest.update(name.encode() + column.tobytes())
+        return int.from_bytes(digest.digest(), "little")
 
 
 def _short(counts: Sequence[int]) -> str:
@@ -72,11 +90,28 @@ def _short(counts: Sequence[int]) -> str:
 
 
 @lru_cache(maxsize=128)
-def _compiled(collective_name: str, algorithm: str, ranks: int, root: int) -> tuple[Schedule, tuple[SlotProgram, ...]]:
-    name, options = parse(algorithm)
-    entry = find(collective_name, name)
-    schedule = entry.build(ranks, root, typed(entry, options))
+def _compiled(
+    collective_name: str, algorithm: str | Schedule, ranks: int, root: int
+) -> tuple[Schedule, tuple[SlotProgram, ...]]:
+    if isinstance(algorithm, Schedule):
+        _check_schedule(algorithm, collective_name, ranks, root)
+        return algorithm, compile_schedule(algorithm)
+    schedule = build(collective_name, algorithm, ranks, root)
     return schedule, compile_schedule(schedule)
+
+
+def _check_schedule(schedule: Schedule, collective_name: str, ranks: int, root: int) -> None:
+    """Raise UsageError unless a schedule is for this call, and ScheduleError unless it is right."""
+    what = collective(collective_name)
+    given = (schedule.collective, schedule.ranks, schedule.root if what.rooted else root)
+    if given != (collective_name, ranks, root):
+        raise UsageError(
+            f"a schedule for {schedule.collective} on {schedule.ranks} ranks with root {schedule.root} cannot carry out"
+            f" {collective_name} on {ranks} ranks with root {root}",
+            expected=(collective_name, ranks, root),
+            got=given,
+        )
+    verify_schedule(schedule).raise_if_wrong()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,17 +131,17 @@ class Engine:
         self.rank = meeting.rank
         self.ranks = meeting.size
         self._meeting = meeting
+        self._pids = meeting.pids
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
         crowded = self.ranks > len(os.sched_getaffinity(0))
-        spins, yields = _CROWDED if crowded else _ALONE
         self._runner = _core.Runner(
             fd=meeting.segment_fd,
             rank=self.rank,
             ranks=self.ranks,
             slot_bytes=slot_bytes,
             process_fds=meeting.pidfds,
-            spins=spins,
-            yields=yields,
+            foreground=_CROWDED if crowded else _ALONE,
+            background=_BACKGROUND,
             batch=BATCH_SLICES,
         )
         meeting.close_segment()
@@ -129,8 +164,6 @@ class Engine:
             longest_chunk=longest_chunk(program, partial_itemsize, self._runner.set_bytes),
         )
         tables = bind(program, where, call.itemsize, partial_itemsize)
-        text = str(call)
-        key = f"{text} {call.counts} {call.itemsize}".encode()
         plan = self._runner.plan(
             stages=tables.stages.tobytes(),
             steps=tables.steps.tobytes(),
@@ -142,8 +175,8 @@ class Engine:
             dtype=call.dtype,
             op="sum" if call.op == "avg" else call.op,
             divisor=self.ranks if call.op == "avg" else 1,
-            fingerprint=int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little"),
-            text=text,
+            fingerprint=call.fingerprint(),
+            text=str(call),
         )
         planned = self._plans[call] = Planned(plan, where, schedule)
         if len(self._plans) > PLANS_KEPT:
@@ -154,25 +187,45 @@ class Engine:
         """Carry out a planned call on memory of this process; CommunicationError where it fails."""
         failure, peer = self._runner.run(planned.plan, input_address, output_address, timeout_s)
         if failure:
-            raise self._error(failure, peer, timeout_s)
+            raise self.error(failure, peer, timeout_s)
+
+    def start(
+        self,
+        planned: Planned,
+        input_address: int,
+        output_address: int,
+        timeout_s: float,
+        when_done: Callable[[], None] | None = None,
+    ) -> _core.Work:
+        """Carry out a planned call in the background; the memory must stay until it is done."""
+        return self._runner.submit(planned.plan, input_address, output_address, timeout_s, when_done)
+
+    def message(
+        self, *, receives: bool, array: Array, peer: int, tag: int, timeout_s: float, waits: bool
+    ) -> _core.Work:
+        """Send a contiguous array to a rank, or receive one; ``waits`` says whether to return only when it is done."""
+        return self._runner.message(
+            receives, address(array), array.nbytes, array.dtype.name, peer, tag, timeout_s, waits, None
+        )
 
     def states(self) -> list[tuple[int, int, bool, str]]:
         """For each rank: counter, number of its last call, whether it has closed, and the call in words."""
         return list(self._runner.states())
 
-    def close(self) -> None:
-        """Tell the others that this rank will make no more calls, and give back what it holds."""
-        self._runner.leave()
+    def close(self, limit_s: float) -> None:
+        """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds."""
+        self._runner.close(limit_s)
         self._plans.clear()
         self._meeting.close()
 
-    def _error(self, failure: int, peer: int, timeout_s: float) -> CommunicationError:
+    def error(self, failure: int, peer: int, timeout_s: float, what: str = "") -> CommunicationError:
+        """What a failure that the extension has reported means, in words."""
         _, _, first = self._runner.broken()
         call = self._runner.call
         states = self.states()
         where = "; ".join(f"rank {r} is at {_at(state)}" for r, state in enumerate(states))
         facts: dict[str, Any] = {"rank": self.rank, "peer": peer, "call": call, "first": first, "states": states}
-        mine = f"rank {self.rank}, call #{call} {states[self.rank][3]}"
+        mine = f"rank {self.rank}, {what or f'call #{call} {states[self.rank][3]}'}"
         if first not in (-1, self.rank):
             mine += f" (rank {first} noticed it first)"
         if failure == _MISMATCH:
@@ -184,7 +237,9 @@ class Engine:
             )
         if failure == _LOST:
             return PeerLostError(
-                f"{mine}: rank {peer} (pid {self._meeting.pids[peer]}) has died; {where}", pid=self._meeting.pids[peer], **facts
+                f"{mine}: rank {peer} (pid {self._meeting.pids[peer]}) has died; {where}",
+                pid=self._meeting.pids[peer],
+                **facts,
             )
         if failure == _LATE:
             return TimeLimitError(

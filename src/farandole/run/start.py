@@ -11,17 +11,21 @@ from farandole.errors import UsageError
 from farandole.run.communicator import Communicator
 from farandole.run.engine import DEFAULT_SLOT_BYTES, Engine
 from farandole.run.environment import meeting_key, world
+from farandole.run.executor import Executor
 from farandole.run.rendezvous import meet
+from farandole.run.requests import Place
 
 PAGE = 4096
+TIMEOUT_S = 300.0
+MEETING_TIMEOUT_S = 60.0
 
 _made = itertools.count()
 
 
 def init(
     *,
-    timeout_s: float = 300.0,
-    meeting_timeout_s: float = 60.0,
+    timeout_s: float = TIMEOUT_S,
+    meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
     environ: Mapping[str, str] | None = None,
 ) -> Communicator:
@@ -39,16 +43,9 @@ def init(
     if slot_bytes < PAGE or slot_bytes % PAGE:
         raise UsageError(f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {slot_bytes}", got=slot_bytes)
     place = world(os.environ if environ is None else environ)
-    if place is None or place.size == 1:
-        return Communicator(0, 1, None, timeout_s)
-    return connect(
-        place.rank,
-        place.size,
-        meeting_key(place.key, f"init {next(_made)}"),
-        timeout_s=timeout_s,
-        meeting_timeout_s=meeting_timeout_s,
-        slot_bytes=slot_bytes,
-    )
+    key = "" if place is None else meeting_key(place.key, f"init {next(_made)}")
+    rank, size = (0, 1) if place is None else (place.rank, place.size)
+    return connect(rank, size, key, timeout_s=timeout_s, meeting_timeout_s=meeting_timeout_s, slot_bytes=slot_bytes)
 
 
 def connect(
@@ -56,16 +53,22 @@ def connect(
     size: int,
     key: str,
     *,
-    timeout_s: float = 300.0,
-    meeting_timeout_s: float = 60.0,
+    timeout_s: float = TIMEOUT_S,
+    meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
 ) -> Communicator:
     """Make a communicator of ``size`` processes that agree on ``key`` by other means than a launcher's."""
+
+    def make_part(rank: int, size: int, name: str) -> Communicator:
+        settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
+        return connect(rank, size, meeting_key(key, name), slot_bytes=slot_bytes, **settings)
+
+    place = Place(rank, size)
     if size == 1:
-        return Communicator(0, 1, None, timeout_s)
+        return Communicator(Executor(place, None, timeout_s), make_part)
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes))
     try:
-        return Communicator(rank, size, Engine(meeting, slot_bytes), timeout_s)
+        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s), make_part)
     except BaseException:
         meeting.close()
         raise

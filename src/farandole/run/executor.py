@@ -1,0 +1,106 @@
+"""Carries out requests: chooses the algorithm, brings arrays into the form the engine needs, runs the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from farandole.run.arrays import Array, address, readable
+from farandole.run.auto import choose
+from farandole.run.engine import Call, Engine, Planned
+from farandole.run.requests import Place, Request
+from farandole.run.work import Work
+from farandole.schedule import Schedule
+
+AUTO = "auto"
+Choice = str | Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A request in contiguous memory. ``finish`` brings the result to the user's array, if it is elsewhere."""
+
+    memory: Array | None
+    work: Array | None
+    finish: Callable[[], None] | None
+
+
+class Executor:
+    """Runs the requests of one rank; without an engine, in a world of one rank."""
+
+    def __init__(self, place: Place, engine: Engine | None, timeout_s: float) -> None:
+        """``timeout_s`` is for calls that say nothing of their own."""
+        self.place = place
+        self.engine = engine
+        self.timeout_s = timeout_s
+        self.last_algorithm = ""
+
+    def run(self, request: Request, algorithm: Choice, timeout_s: float | None) -> Array | None:
+        """Carry out a request; its target."""
+        ready = _ready(request)
+        if self.engine is None:
+            _copy(ready)
+        else:
+            limit_s = self.timeout_s if timeout_s is None else timeout_s
+            planned = self._planned(self.engine, request, algorithm)
+            self.engine.run(planned, address(ready.memory), address(ready.work), limit_s)
+        if ready.finish is not None:
+            ready.finish()
+        return request.target
+
+    def start(self, request: Request, algorithm: Choice, timeout_s: float | None) -> Work[Array | None]:
+        """Carry out a request in the background."""
+        engine, ready = self.engine, _ready(request)
+        if engine is None:
+            _copy(ready)
+            if ready.finish is not None:
+                ready.finish()
+            return Work(None, lambda: request.target)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        planned = self._planned(engine, request, algorithm)
+        work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready.finish)
+        return Work(
+            work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s), (ready, planned)
+        )
+
+    def close(self, drain_s: float) -> None:
+        """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds."""
+        if self.engine is not None:
+            self.engine.close(drain_s)
+
+    def _planned(self, engine: Engine, request: Request, algorithm: Choice) -> Planned:
+        dtype = request.dtype
+        itemsize = 1 if dtype is None else dtype.itemsize
+        if algorithm == AUTO:
+            algorithm = choose(request.collective, self.place.size, sum(request.counts) * itemsize)
+        name = "" if dtype is None else dtype.name
+        call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
+        planned = engine.planned(call)
+        self.last_algorithm = call.algorithm_name
+        return planned
+
+
+def _ready(request: Request) -> _Ready:
+    source, target = request.source, request.target
+    if source is not None and request.scale is not None:
+        source = source * source.dtype.type(request.scale)
+    if target is None or target.flags.c_contiguous:
+        memory = None if source is None else readable(source, target, request.in_place)
+        return _Ready(memory, target, None)
+    work = np.empty(target.shape, target.dtype)
+    if source is request.source and source is target:
+        work[...] = target  # in place: the call works on the copy, and only the result comes back
+        source = work
+
+    def finish() -> None:
+        target[...] = work
+
+    return _Ready(None if source is None else readable(source, work, request.in_place), work, finish)
+
+
+def _copy(ready: _Ready) -> None:
+    """What every collective does in a world of one rank."""
+    if ready.work is not None and ready.memory is not None and ready.work is not ready.memory:
+        ready.work.reshape(-1)[...] = ready.memory.reshape(-1)
