@@ -167,18 +167,20 @@ class Runner {
     return plan;
   }
 
-  Outcome run(std::shared_ptr<Plan> plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
+  Outcome run(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
     Verdict verdict;
     {
       nb::gil_scoped_release released;
-      verdict = progress_.run(std::move(plan), bytes_at(input), room_at(output), timeout_s, kInterrupted);
+      verdict = progress_.run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted);
     }
     return outcome(verdict);
   }
 
-  Work submit(std::shared_ptr<Plan> plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object when_done) {
+  // The caller keeps the plan, and the memory, until the work is done.
+  Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object when_done) {
     auto task = std::make_shared<Task>(callback(std::move(when_done)));
-    progress_.submit(task, std::move(plan), bytes_at(input), room_at(output), timeout_s);
+    nb::gil_scoped_release released;
+    progress_.submit(task, plan, bytes_at(input), room_at(output), timeout_s);
     return {task, nullptr};
   }
 

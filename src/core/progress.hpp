@@ -23,11 +23,11 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // Carry out a call now, after those in flight.
-  Verdict run(std::shared_ptr<const Plan> plan, const std::byte* input, std::byte* output, double timeout_s,
+  Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
               const std::function<bool()>& interrupted);
 
-  // Carry out a call in the background, after those in flight. The memory must stay until the task is done.
-  void submit(std::shared_ptr<Task> task, std::shared_ptr<const Plan> plan, const std::byte* input, std::byte* output,
+  // Carry out a call in the background, after those in flight. Plan and memory must stay until the task is done.
+  void submit(std::shared_ptr<Task> task, const Plan& plan, const std::byte* input, std::byte* output,
               double timeout_s);
 
   // Let calls in flight end, but for no longer than `limit_s`; then break the communicator, and stop.
@@ -36,7 +36,7 @@ class Progress {
  private:
   struct Job {
     std::shared_ptr<Task> task;
-    std::shared_ptr<const Plan> plan;
+    const Plan* plan;
     const std::byte* input;
     std::byte* output;
     double timeout_s;

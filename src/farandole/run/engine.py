@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ class Engine:
         self._meeting = meeting
         self._pids = meeting.pids
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
+        self._lock = threading.Lock()
+        self._kept: list[tuple[_core.Work, object]] = []
         crowded = self.ranks > len(os.sched_getaffinity(0))
         self._runner = _core.Runner(
             fd=meeting.segment_fd,
@@ -195,18 +198,30 @@ class Engine:
         input_address: int,
         output_address: int,
         timeout_s: float,
+        keep: object,
         when_done: Callable[[], None] | None = None,
     ) -> _core.Work:
-        """Carry out a planned call in the background; the memory must stay until it is done."""
-        return self._runner.submit(planned.plan, input_address, output_address, timeout_s, when_done)
+        """Carry out a planned call in the background; ``keep`` is kept alive until it is done."""
+        work = self._runner.submit(planned.plan, input_address, output_address, timeout_s, when_done)
+        self._keep_until_done(work, (planned, keep))
+        return work
 
     def message(
         self, *, receives: bool, array: Array, peer: int, tag: int, timeout_s: float, waits: bool
     ) -> _core.Work:
         """Send a contiguous array to a rank, or receive one; ``waits`` says whether to return only when it is done."""
-        return self._runner.message(
+        work = self._runner.message(
             receives, address(array), array.nbytes, array.dtype.name, peer, tag, timeout_s, waits, None
         )
+        if not waits:
+            self._keep_until_done(work, array)
+        return work
+
+    def _keep_until_done(self, work: _core.Work, what: object) -> None:
+        """Whoever started a call may forget its Work; the memory that it uses must outlive it all the same."""
+        with self._lock:
+            self._kept = [pair for pair in self._kept if not pair[0].done()]
+            self._kept.append((work, what))
 
     def states(self) -> list[tuple[int, int, bool, str]]:
         """For each rank: counter, number of its last call, whether it has closed, and the call in words."""
@@ -216,6 +231,7 @@ class Engine:
         """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds."""
         self._runner.close(limit_s)
         self._plans.clear()
+        self._kept.clear()
         self._meeting.close()
 
     def error(self, failure: int, peer: int, timeout_s: float, what: str = "") -> CommunicationError:

@@ -60,10 +60,8 @@ class Executor:
             return Work(None, lambda: request.target)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         planned = self._planned(engine, request, algorithm)
-        work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready.finish)
-        return Work(
-            work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s), (ready, planned)
-        )
+        work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready, ready.finish)
+        return Work(work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s))
 
     def close(self, drain_s: float) -> None:
         """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds."""

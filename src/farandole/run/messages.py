@@ -20,7 +20,7 @@ def send(executor: Executor, array: Array, to: int, tag: int, timeout_s: float |
     memory = np.ascontiguousarray(check_array(array, "array"))
     limit_s = executor.timeout_s if timeout_s is None else timeout_s
     work = engine.message(receives=False, array=memory, peer=to, tag=tag, timeout_s=limit_s, waits=waits)
-    return Work(work, lambda: None, _errors(engine, limit_s, f"send to rank {to}, tag {tag}"), memory)
+    return Work(work, lambda: None, _errors(engine, limit_s, f"send to rank {to}, tag {tag}"))
 
 
 def receive(
@@ -55,7 +55,7 @@ def receive(
             target[...] = memory
         return sender
 
-    return Work(work, result, _errors(engine, limit_s, f"receive from {whom}, tag {tag}"), memory)
+    return Work(work, result, _errors(engine, limit_s, f"receive from {whom}, tag {tag}"))
 
 
 def _engine(executor: Executor, peer: int | None, what: str) -> Engine:

@@ -16,23 +16,21 @@ _FOREVER_S = 1e9
 class Work(Generic[Result]):
     """A call in flight; wait for it from any thread, in any order, as often as you like.
 
-    The arrays of the call must not be touched before it is done; the work keeps them alive.
+    The arrays of the call must not be touched before it is done.
     """
 
-    __slots__ = ("_error", "_keep", "_result", "_work")
+    __slots__ = ("_error", "_result", "_work")
 
     def __init__(
         self,
         work: _core.Work | None,
         result: Callable[[], Result],
         error: Callable[[int, int], CommunicationError] | None = None,
-        keep: object = None,
     ) -> None:
         """Made by ``communicator.background``. ``work`` is None for what was done at once."""
         self._work = work
         self._result = result
         self._error = error
-        self._keep = keep
 
     def __repr__(self) -> str:
         return f"<farandole.Work, {'done' if self.done() else 'in flight'}>"

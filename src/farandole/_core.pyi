@@ -1,0 +1,71 @@
+"""The native engine: runs compiled schedules over memory that processes share."""
+
+from collections.abc import Callable, Sequence
+
+CALL_TEXT_BYTES: int
+ANY_RANK: int
+
+def segment_bytes(ranks: int, slot_bytes: int) -> int: ...
+def instruction_set() -> str: ...
+def can_fold(dtype: str, op: str) -> bool: ...
+def partial_itemsize(dtype: str, itemsize: int) -> int: ...
+
+class Plan: ...
+
+class Work:
+    def done(self) -> bool: ...
+    def verdict(self) -> tuple[int, int]: ...
+    def wait(self, timeout_s: float) -> bool: ...
+    def message(self) -> tuple[int, int, str, bool]: ...
+
+class Runner:
+    def __init__(
+        self,
+        fd: int,
+        rank: int,
+        ranks: int,
+        slot_bytes: int,
+        process_fds: Sequence[int],
+        foreground: tuple[int, int],
+        background: tuple[int, int],
+        batch: int,
+    ) -> None: ...
+    def plan(
+        self,
+        stages: bytes,
+        steps: bytes,
+        operands: bytes,
+        waits: bytes,
+        slices: int,
+        stride: int,
+        itemsize: int,
+        dtype: str,
+        op: str,
+        divisor: int,
+        fingerprint: int,
+        text: str,
+    ) -> Plan: ...
+    def run(self, plan: Plan, input: int, output: int, timeout_s: float) -> tuple[int, int]: ...
+    def submit(
+        self, plan: Plan, input: int, output: int, timeout_s: float, when_done: Callable[[], None] | None
+    ) -> Work: ...
+    def message(
+        self,
+        receives: bool,
+        address: int,
+        bytes: int,
+        dtype: str,
+        peer: int,
+        tag: int,
+        timeout_s: float,
+        waits: bool,
+        when_done: Callable[[], None] | None,
+    ) -> Work: ...
+    def states(self) -> list[tuple[int, int, bool, str]]: ...
+    def close(self, limit_s: float) -> None: ...
+    def fail(self) -> None: ...
+    def broken(self) -> tuple[int, int, int]: ...
+    @property
+    def call(self) -> int: ...
+    @property
+    def set_bytes(self) -> int: ...
