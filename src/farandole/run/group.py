@@ -119,6 +119,8 @@ class ProcessGroup:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all processes of the group, and to those that they have started."""
+        if self.guardian == 0:  # to kill(2), group 0 is one's own
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.guardian, number)
 
