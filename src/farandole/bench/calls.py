@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from farandole.bench.data import input_length, values
 from farandole.layout import split
 from farandole.run.communicator import Communicator
+from farandole.run.executor import Choice
 
 Array = NDArray[Any]
 Prepared = tuple[Callable[[], object], Array | None]
@@ -55,47 +56,47 @@ def buffers(c: Communicator, t: Trial, length: int) -> Buffers:
     return Buffers(given, np.zeros(mine, given.dtype), np.zeros(length, given.dtype), counts, c.rank == t.root)
 
 
-def _all_reduce(c: Communicator, t: Trial, b: Buffers) -> Prepared:
-    return lambda: c.all_reduce(b.given, t.op, algorithm=t.algorithm, out=b.whole), b.whole
+def _all_reduce(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
+    return lambda: c.all_reduce(b.given, t.op, algorithm=how, out=b.whole), b.whole
 
 
-def _reduce(c: Communicator, t: Trial, b: Buffers) -> Prepared:
+def _reduce(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
     out = b.whole if b.is_root else None
-    return lambda: c.reduce(b.given, t.root, t.op, algorithm=t.algorithm, out=out), out
+    return lambda: c.reduce(b.given, t.root, t.op, algorithm=how, out=out), out
 
 
-def _reduce_scatter(c: Communicator, t: Trial, b: Buffers) -> Prepared:
-    return lambda: c.reduce_scatter(b.given, t.op, counts=b.counts, algorithm=t.algorithm, out=b.part), b.part
+def _reduce_scatter(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
+    return lambda: c.reduce_scatter(b.given, t.op, counts=b.counts, algorithm=how, out=b.part), b.part
 
 
-def _all_gather(c: Communicator, t: Trial, b: Buffers) -> Prepared:
-    return lambda: c.all_gather(b.given, counts=b.counts, algorithm=t.algorithm, out=b.whole), b.whole
+def _all_gather(c: Communicator, _t: Trial, how: Choice, b: Buffers) -> Prepared:
+    return lambda: c.all_gather(b.given, counts=b.counts, algorithm=how, out=b.whole), b.whole
 
 
-def _gather(c: Communicator, t: Trial, b: Buffers) -> Prepared:
+def _gather(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
     out = b.whole if b.is_root else None
-    return lambda: c.gather(b.given, t.root, counts=b.counts, algorithm=t.algorithm, out=out), out
+    return lambda: c.gather(b.given, t.root, counts=b.counts, algorithm=how, out=out), out
 
 
-def _scatter(c: Communicator, t: Trial, b: Buffers) -> Prepared:
+def _scatter(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
     source = b.given if b.is_root else None
-    return lambda: c.scatter(source, t.root, counts=b.counts, algorithm=t.algorithm, out=b.part), b.part
+    return lambda: c.scatter(source, t.root, counts=b.counts, algorithm=how, out=b.part), b.part
 
 
-def _broadcast(c: Communicator, t: Trial, b: Buffers) -> Prepared:
+def _broadcast(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
     array = b.given if b.is_root else b.whole
-    return lambda: c.broadcast(array, t.root, algorithm=t.algorithm), array
+    return lambda: c.broadcast(array, t.root, algorithm=how), array
 
 
-def _all_to_all(c: Communicator, t: Trial, b: Buffers) -> Prepared:
-    return lambda: c.all_to_all(b.given, algorithm=t.algorithm, out=b.part), b.part
+def _all_to_all(c: Communicator, _t: Trial, how: Choice, b: Buffers) -> Prepared:
+    return lambda: c.all_to_all(b.given, algorithm=how, out=b.part), b.part
 
 
-def _barrier(c: Communicator, t: Trial, _: Buffers) -> Prepared:
-    return lambda: c.barrier(algorithm=t.algorithm), None
+def _barrier(c: Communicator, _t: Trial, how: Choice, _b: Buffers) -> Prepared:
+    return lambda: c.barrier(algorithm=how), None
 
 
-CALLS: dict[str, Callable[[Communicator, Trial, Buffers], Prepared]] = {
+CALLS: dict[str, Callable[[Communicator, Trial, Choice, Buffers], Prepared]] = {
     "all_gather": _all_gather,
     "all_reduce": _all_reduce,
     "all_to_all": _all_to_all,

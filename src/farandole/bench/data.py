@@ -6,7 +6,7 @@ The numbers are small whole ones: sums and products are exact in every dtype, an
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ Array = NDArray[Any]
 _PERIOD = 2 * 3 * 5 * 7 * 11 * 13  # long enough that no chunk of a usual size looks like another
 
 
+@lru_cache(maxsize=8)
 def values(rank: int, length: int, dtype: str, op: str) -> Array:
-    """The input of ``rank``: shape (length,)."""
+    """The input of ``rank``: shape (length,), read-only."""
     position = np.arange(length, dtype=np.int64) % _PERIOD
     mixed = position * 2654435761 + (rank + 1) * 40503 * (position % 7 + 1)
     mixed = (mixed >> 7) & 0xFFFF
@@ -30,7 +31,9 @@ def values(rank: int, length: int, dtype: str, op: str) -> Array:
         small = mixed & 0x7F
     else:
         small = mixed % 4
-    return small.astype(np.bool_ if dtype == "bool" else dtype)
+    given = small.astype(np.bool_ if dtype == "bool" else dtype)
+    given.flags.writeable = False
+    return given
 
 
 _UFUNCS = {
@@ -53,6 +56,7 @@ def input_length(collective: str, ranks: int, rank: int, length: int, root: int)
     return length
 
 
+@lru_cache(maxsize=8)
 def expected(
     collective: str, ranks: int, rank: int, length: int, *, dtype: str, op: str, root: int = 0
 ) -> Array | None:

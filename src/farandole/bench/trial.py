@@ -1,7 +1,8 @@
 """Trials: run algorithms on real processes of this machine, check every element, and time them.
 
-The time of one repetition is that of the slowest rank, from a common start. Median and p99 are over the
-repetitions. A trial whose result is wrong on any rank is not 'checked', and its times mean nothing.
+Calls are made back to back, as nccl-tests and the OSU benchmarks do; the time of one repetition is the mean
+of what it took on each rank. Median and p99 are over the repetitions. A trial whose result is wrong on any
+rank is not 'checked', and its times mean nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from farandole.bench.calls import CALLS, Trial, buffers
 from farandole.bench.data import expected
 from farandole.ops import find_dtype
 from farandole.run.communicator import Communicator
+from farandole.run.executor import Choice
+
+_ROUND = 10  # calls between two looks at the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,13 @@ class Outcome:
         return self.algbw * bus_factor(self.trial.collective, self.ranks)
 
 
-def run_trial(communicator: Communicator, trial: Trial) -> Outcome:
-    """Carry out one trial; every rank calls this with the same trial and gets the same outcome."""
+def run_trial(communicator: Communicator, trial: Trial, algorithm: Choice) -> Outcome:
+    """Carry out one trial with ``algorithm``, which is the trial's or the schedule that it names.
+
+    Every rank calls this with the same trial and gets the same outcome.
+    """
     length = trial.size_bytes // find_dtype(trial.dtype).itemsize
-    call, result = CALLS[trial.collective](communicator, trial, buffers(communicator, trial, length))
+    call, result = CALLS[trial.collective](communicator, trial, algorithm, buffers(communicator, trial, length))
     call()
     want = expected(
         trial.collective,
@@ -70,21 +77,21 @@ def run_trial(communicator: Communicator, trial: Trial) -> Outcome:
     begin = time.perf_counter()
     more = np.ones(1, np.int8)
     while len(times) < trial.repetitions and more[0]:
-        for _ in range(min(10, trial.repetitions - len(times))):
-            communicator.barrier()
+        communicator.barrier()
+        for _ in range(min(_ROUND, trial.repetitions - len(times))):
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
         more[0] = time.perf_counter() - begin < trial.limit_s
         communicator.all_reduce(more, op="min")
-    slowest = communicator.all_reduce(np.array(times), op="max")
+    each = communicator.all_reduce(np.array(times), op="avg")
     return Outcome(
         trial=trial,
         ranks=communicator.size,
         size_bytes=length * find_dtype(trial.dtype).itemsize,
         repetitions=len(times),
         wrong_ranks=tuple(np.flatnonzero(flags).tolist()),
-        median_s=float(np.median(slowest)),
-        p99_s=float(np.quantile(slowest, 0.99)),
-        min_s=float(slowest.min()),
+        median_s=float(np.median(each)),
+        p99_s=float(np.quantile(each, 0.99)),
+        min_s=float(each.min()),
     )

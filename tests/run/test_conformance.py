@@ -1,0 +1,59 @@
+"""The one conformance test: every algorithm of every collective, on real processes, on awkward lengths.
+
+Data depends on rank and position; every element of every rank is compared with what NumPy computes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farandole.algorithms import REGISTRY
+from farandole.collectives import COLLECTIVES
+from farandole.run.spawn import spawn
+
+RANKS_PY = str(Path(__file__).with_name("conformance_ranks.py"))
+SIZES = (*range(1, 10), 12, 17)
+
+
+def _cases(ranks: int) -> list[dict[str, Any]]:
+    lengths = sorted({0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks - 1, 997})
+    return [
+        {"collective": collective, "algorithm": name, "root": root, "length": length}
+        for collective, name in sorted(REGISTRY)
+        for root in (sorted({0, ranks - 1}) if COLLECTIVES[collective].rooted else [0])
+        for length in ([0] if collective == "barrier" else lengths)
+    ]
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+def test_every_algorithm_gives_what_numpy_computes(ranks: int) -> None:
+    wrong = spawn(ranks, f"{RANKS_PY}:check", {"cases": _cases(ranks), "dtype": "float32", "op": "sum"}, timeout_s=50)
+    assert wrong == [[]] * ranks
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_messages_longer_than_a_slot_go_through_it_in_slices(ranks: int) -> None:
+    cases = [{**case, "length": length} for case in _cases(ranks) if case["length"] == 997 for length in (4999, 65537)]
+    arguments = {"cases": cases, "dtype": "int32", "op": "sum", "slot_bytes": 16384}
+    assert spawn(ranks, f"{RANKS_PY}:check", arguments, timeout_s=50) == [[]] * ranks
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor"])
+def test_every_op_on_every_dtype(op: str) -> None:
+    assert spawn(3, f"{RANKS_PY}:check_dtypes", {"op": op}, timeout_s=50) == [[]] * 3
+
+
+def test_all_ranks_end_with_the_same_bits_whatever_the_algorithm() -> None:
+    for ranks in (3, 5, 8):
+        digests = spawn(ranks, f"{RANKS_PY}:digests", timeout_s=50)
+        assert all(digest == digests[0] for digest in digests)
+        assert len(digests[0]) == len([name for collective, name in REGISTRY if collective == "all_reduce"]) * 2
+
+
+def test_sixteen_bit_floats_are_summed_in_float32_and_rounded_once() -> None:
+    names = [name for collective, name in REGISTRY if collective == "all_reduce"]
+    # 256 + 7 is 263; in bfloat16 that is 264, and 256 if one rounds after every addition.
+    assert spawn(8, f"{RANKS_PY}:sum_of_bfloat16", {"names": names}, timeout_s=50) == [dict.fromkeys(names, 264.0)] * 8
