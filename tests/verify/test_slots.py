@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from farandole.algorithms import REGISTRY, build
-from farandole.run.compile import SlotProgram, compile_schedule
+from farandole.run.compile import compile_schedule
+from farandole.slots import SlotProgram
 from farandole.verify.slots import verify_slots
 
 SIZES = (1, 2, 3, 4, 5, 8, 12)

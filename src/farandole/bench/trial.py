@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farandole.bench.bandwidth import algbw, bus_factor
+from farandole.bandwidth import algbw, bus_factor
 from farandole.bench.calls import CALLS, Trial, buffers
 from farandole.bench.data import expected
 from farandole.ops import find_dtype

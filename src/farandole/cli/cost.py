@@ -50,7 +50,7 @@ def cost(
         "overhead_s": parse_time(overhead),
     }
     size_bytes = parse_size(size)
-    from farandole.bench.bandwidth import FACTORS, algbw, bus_factor  # noqa: PLC0415 - loads NumPy
+    from farandole.bandwidth import FACTORS, algbw, bus_factor  # noqa: PLC0415 - loads NumPy
     from farandole.cost import Rates, price  # noqa: PLC0415
     from farandole.ops import find_dtype  # noqa: PLC0415
 

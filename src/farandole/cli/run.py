@@ -161,7 +161,7 @@ def _progress(total: int) -> Iterator[Callable[[Any], None]]:
 
 
 def _print(what: Schedule, dtype: str, op: str, results: list[dict[str, Any]]) -> None:
-    from farandole.bench.bandwidth import FACTORS  # noqa: PLC0415
+    from farandole.bandwidth import FACTORS  # noqa: PLC0415
     from farandole.collectives import collective  # noqa: PLC0415
 
     how = f"{dtype} {op}" if collective(what.collective).reduces else dtype

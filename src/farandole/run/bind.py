@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from farandole.errors import ResourceError
 from farandole.layout import CACHE_LINE, Layout
-from farandole.run.compile import SlotProgram, Step
+from farandole.slots import SlotProgram, Step
 
 Table = NDArray[np.int64]
 

@@ -30,9 +30,10 @@ from farandole.errors import (
 from farandole.layout import Layout, layout
 from farandole.run.arrays import Array, address
 from farandole.run.bind import bind, longest_chunk
-from farandole.run.compile import SlotProgram, compile_schedule
+from farandole.run.compile import compile_schedule
 from farandole.run.meeting import Meeting
 from farandole.schedule import Schedule
+from farandole.slots import SlotProgram
 from farandole.verify import verify_schedule
 
 DEFAULT_SLOT_BYTES = 4 << 20

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from farandole.collectives import collective
-from farandole.run.compile import INPUT, Operand, SlotProgram, Step
 from farandole.schedule import Schedule
+from farandole.slots import INPUT, Operand, SlotProgram, Step
 from farandole.verify.report import Problem, Report
 
 Place = tuple[int, int]  # rank, place
