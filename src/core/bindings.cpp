@@ -208,9 +208,9 @@ class Runner {
     return {message->task, message};
   }
 
-  std::vector<std::tuple<std::uint64_t, std::uint64_t, bool, std::string>> states() const {
-    std::vector<std::tuple<std::uint64_t, std::uint64_t, bool, std::string>> result;
-    for (auto& s : engine_.states()) result.emplace_back(s.counter, s.call, s.left, s.text);
+  std::vector<std::tuple<std::uint64_t, bool, std::string>> states() const {
+    std::vector<std::tuple<std::uint64_t, bool, std::string>> result;
+    for (auto& s : engine_.states()) result.emplace_back(s.call, s.left, s.text);
     return result;
   }
 

@@ -158,7 +158,8 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
   Verdict verdict;
   auto give_up = [&] {
     segment_->break_with(rank_, verdict.peer, verdict.failure);
-    return verdict;
+    auto first = segment_->broken();
+    return first.failure == Failure::none ? verdict : first;
   };
 
   auto done = base_;
@@ -201,13 +202,15 @@ void Engine::leave() {
 }
 
 std::vector<RankState> Engine::states() const {
+  bool broken = segment_->broken().failure != Failure::none;
   std::vector<RankState> states;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     auto& line = segment_->line(rank);
-    auto call = line.entered.load(std::memory_order_acquire);
-    auto& text = segment_->text(rank, call).text;
-    states.push_back({line.counter.load(std::memory_order_acquire), call, line.left.load() != 0,
-                      call == 0 ? std::string() : std::string(text, strnlen(text, kTextBytes))});
+    auto& then = segment_->snapshot(rank);
+    auto call = broken ? then.call : line.entered.load(std::memory_order_acquire);
+    auto& text = broken ? then.text.text : segment_->text(rank, call).text;
+    bool left = broken ? then.left != 0 : line.left.load(std::memory_order_acquire) != 0;
+    states.push_back({call, left, call == 0 ? std::string() : std::string(text, strnlen(text, kTextBytes))});
   }
   return states;
 }

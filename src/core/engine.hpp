@@ -18,7 +18,7 @@
 namespace farandole {
 
 struct RankState {
-  std::uint64_t counter, call;
+  std::uint64_t call;
   bool left;
   std::string text;
 };
@@ -35,6 +35,7 @@ class Engine {
   void leave();
 
   std::uint64_t call() const { return call_; }
+  // What each rank is doing or, if the communicator is broken, was doing when it broke.
   std::vector<RankState> states() const;
 
  private:

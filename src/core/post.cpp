@@ -39,7 +39,8 @@ void Post::receive(std::shared_ptr<Message> message) {
 }
 
 bool Post::idle() const {
-  return receives_.empty() && aside_.empty() &&
+  auto unfinished = [](const Incoming& incoming) { return incoming.into || incoming.aside; };
+  return receives_.empty() && std::none_of(incoming_.begin(), incoming_.end(), unfinished) &&
          std::all_of(sends_.begin(), sends_.end(), [](auto& queue) { return queue.empty(); });
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct Places {
-  std::size_t lines, bells, texts, pipes, slots, end;
+  std::size_t lines, bells, texts, snapshots, pipes, slots, end;
 };
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -32,7 +32,8 @@ Places places(int ranks, std::size_t slot_bytes) {
   p.lines = round_up(sizeof(Head), 2 * kCacheLine);
   p.bells = p.lines + n * sizeof(Line);
   p.texts = p.bells + n * sizeof(Bell);
-  p.pipes = round_up(p.texts + n * kCalls * sizeof(CallText), kPage);
+  p.snapshots = p.texts + n * kCalls * sizeof(CallText);
+  p.pipes = round_up(p.snapshots + n * sizeof(Snapshot), kPage);
   p.slots = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
@@ -57,6 +58,7 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   lines_ = p.lines;
   bells_ = p.bells;
   texts_ = p.texts;
+  snapshots_ = p.snapshots;
   pipes_ = p.pipes;
   slots_ = p.slots;
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -71,9 +73,13 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
 
 void Segment::break_with(int rank, int peer, Failure failure) const {
   auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
-  std::uint64_t none = 0;
+  if (head().claimed.exchange(1) != 0) return;  // somebody else was first
+  for (int each = 0; each < ranks_; ++each) {
+    auto call = line(each).entered.load(std::memory_order_acquire);
+    snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
+  }
   auto packed = part(rank) << 40 | part(peer) << 16 | static_cast<std::uint64_t>(failure);
-  head().failure.compare_exchange_strong(none, packed);
+  head().failure.store(packed, std::memory_order_seq_cst);
   for (int each = 0; each < ranks_; ++each) {
     wake(line(each));
     ring(bell(each));

@@ -4,6 +4,7 @@
 //   Line      x ranks          each rank's counter and call, one cache line each
 //   Bell      x ranks          rung when there is something to do about point-to-point messages
 //   CallText  x ranks x kCalls what each rank's last calls were, for error messages
+//   Snapshot  x ranks          what each rank was doing when the communicator broke
 //   Pipe      x ranks x ranks  from the first rank to the second
 //   slot      x ranks          the data of collectives; written by its rank only, read by all
 //
@@ -27,6 +28,7 @@ enum class Failure : std::uint32_t { none = 0, mismatch = 1, lost = 2, late = 3,
 
 struct alignas(kCacheLine) Head {
   std::atomic<std::uint64_t> failure;  // 0, or (rank << 40 | peer << 16 | Failure)
+  std::atomic<std::uint32_t> claimed;  // 1 once a rank has begun to fill in the snapshots
   std::uint32_t ranks;
   std::uint32_t version;
   std::uint64_t slot_bytes;
@@ -49,6 +51,13 @@ struct alignas(kCacheLine) Bell {
 
 struct CallText {
   char text[kTextBytes];
+};
+
+// What a rank was doing when the communicator broke.
+struct Snapshot {
+  std::uint64_t call;
+  std::uint64_t left;
+  CallText text;
 };
 
 struct Verdict {
@@ -77,6 +86,9 @@ class Segment {
     auto index = static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(to);
     return *reinterpret_cast<Pipe*>(base_ + pipes_ + index * sizeof(Pipe));
   }
+  Snapshot& snapshot(int rank) const {
+    return *reinterpret_cast<Snapshot*>(base_ + snapshots_ + static_cast<std::size_t>(rank) * sizeof(Snapshot));
+  }
   std::byte* slot(int rank) const { return base_ + slots_ + static_cast<std::size_t>(rank) * slot_bytes_; }
 
   // Break the communicator for all ranks, unless it is broken already, and wake those that wait.
@@ -92,7 +104,7 @@ class Segment {
   std::size_t bytes_ = 0;
   int ranks_;
   std::size_t slot_bytes_;
-  std::size_t lines_, bells_, texts_, pipes_, slots_;
+  std::size_t lines_, bells_, texts_, snapshots_, pipes_, slots_;
 };
 
 }  // namespace farandole

@@ -9,7 +9,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -39,6 +39,8 @@ from farandole.verify import verify_schedule
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
 PLANS_KEPT = 256
+
+State = tuple[int, bool, str]
 
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
@@ -92,9 +94,10 @@ def _short(counts: Sequence[int]) -> str:
 
 
 @lru_cache(maxsize=128)
-def _compiled(
+def compiled(
     collective_name: str, algorithm: str | Schedule, ranks: int, root: int
 ) -> tuple[Schedule, tuple[SlotProgram, ...]]:
+    """The schedule of an algorithm and what it compiles to; a schedule of the user's is proven first."""
     if isinstance(algorithm, Schedule):
         _check_schedule(algorithm, collective_name, ranks, root)
         return algorithm, compile_schedule(algorithm)
@@ -155,7 +158,7 @@ class Engine:
         planned = self._plans.get(call)
         if planned is not None:
             return planned
-        schedule, programs = _compiled(call.collective, call.algorithm, self.ranks, call.root)
+        schedule, programs = compiled(call.collective, call.algorithm, self.ranks, call.root)
         program = programs[self.rank]
         partial_itemsize = _core.partial_itemsize(call.dtype, call.itemsize) if call.op else call.itemsize
         where = layout(
@@ -224,8 +227,11 @@ class Engine:
             self._kept = [pair for pair in self._kept if not pair[0].done()]
             self._kept.append((work, what))
 
-    def states(self) -> list[tuple[int, int, bool, str]]:
-        """For each rank: counter, number of its last call, whether it has closed, and the call in words."""
+    def states(self) -> list[State]:
+        """For each rank: the number of its call, whether it has closed, and the call in words.
+
+        In a communicator that is broken, as it was when the first rank noticed.
+        """
         return list(self._runner.states())
 
     def close(self, limit_s: float) -> None:
@@ -238,17 +244,15 @@ class Engine:
     def error(self, failure: int, peer: int, timeout_s: float, what: str = "") -> CommunicationError:
         """What a failure that the extension has reported means, in words."""
         _, _, first = self._runner.broken()
-        call = self._runner.call
         states = self.states()
-        where = "; ".join(f"rank {r} is at {_at(state)}" for r, state in enumerate(states))
-        facts: dict[str, Any] = {"rank": self.rank, "peer": peer, "call": call, "first": first, "states": states}
-        mine = f"rank {self.rank}, {what or f'call #{call} {states[self.rank][3]}'}"
-        if first not in (-1, self.rank):
+        where = "; ".join(_grouped(states))
+        facts: dict[str, Any] = {"rank": self.rank, "peer": peer, "first": first, "states": states}
+        mine = f"rank {self.rank}, {what or f'call #{states[self.rank][0]} {states[self.rank][2]}'}"
+        if first not in {-1, self.rank}:
             mine += f" (rank {first} noticed it first)"
         if failure == _MISMATCH:
-            other = peer if peer != self.rank else first
             return MismatchError(
-                f"{mine}: rank {other} made another call: {where}. All ranks must make the same calls, in the same"
+                f"{mine}: ranks made different calls: {where}. All ranks must make the same calls, in the same"
                 " order, with the same lengths, dtype, op, root and algorithm",
                 **facts,
             )
@@ -270,8 +274,12 @@ class Engine:
         return CommunicationError(f"{mine}: rank {first} was interrupted; {where}", **facts)
 
 
-def _at(state: tuple[int, int, bool, str]) -> str:
-    _, call, left, text = state
-    if call == 0:
-        return "its end, without any call" if left else "no call yet"
-    return f"{'its end, after' if left else ''} #{call} {text}".strip()
+def _grouped(states: Sequence[State]) -> Iterator[str]:
+    """Where the ranks are, in words; those that are in the same place together."""
+    places: dict[str, list[int]] = {}
+    for rank, (call, left, text) in enumerate(states):
+        place = f"at #{call} {text}" if call else "at no call yet"
+        places.setdefault(f"{place}, and closed" if left else place, []).append(rank)
+    for place, ranks in places.items():
+        one = len(ranks) == 1
+        yield f"{'rank' if one else 'ranks'} {', '.join(map(str, ranks))} {'is' if one else 'are'} {place}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from farandole.run.arrays import Array, address, readable
 from farandole.run.auto import choose
-from farandole.run.engine import Call, Engine, Planned
+from farandole.run.engine import Call, Engine, Planned, compiled
 from farandole.run.requests import Place, Request
 from farandole.run.work import Work
 from farandole.schedule import Schedule
@@ -41,7 +41,7 @@ class Executor:
         """Carry out a request; its target."""
         ready = _ready(request)
         if self.engine is None:
-            _copy(ready)
+            self._alone(request, algorithm, ready)
         else:
             limit_s = self.timeout_s if timeout_s is None else timeout_s
             planned = self._planned(self.engine, request, algorithm)
@@ -54,7 +54,7 @@ class Executor:
         """Carry out a request in the background."""
         engine, ready = self.engine, _ready(request)
         if engine is None:
-            _copy(ready)
+            self._alone(request, algorithm, ready)
             if ready.finish is not None:
                 ready.finish()
             return Work(None, lambda: request.target)
@@ -67,6 +67,13 @@ class Executor:
         """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds."""
         if self.engine is not None:
             self.engine.close(drain_s)
+
+    def _alone(self, request: Request, algorithm: Choice, ready: _Ready) -> None:
+        """What every collective does in a world of one rank; an algorithm that does not exist is an error there too."""
+        if algorithm != AUTO:
+            self.last_algorithm = compiled(request.collective, algorithm, 1, request.root)[0].name
+        if ready.work is not None and ready.memory is not None and ready.work is not ready.memory:
+            ready.work.reshape(-1)[...] = ready.memory.reshape(-1)
 
     def _planned(self, engine: Engine, request: Request, algorithm: Choice) -> Planned:
         dtype = request.dtype
@@ -96,9 +103,3 @@ def _ready(request: Request) -> _Ready:
         target[...] = work
 
     return _Ready(None if source is None else readable(source, work, request.in_place), work, finish)
-
-
-def _copy(ready: _Ready) -> None:
-    """What every collective does in a world of one rank."""
-    if ready.work is not None and ready.memory is not None and ready.work is not ready.memory:
-        ready.work.reshape(-1)[...] = ready.memory.reshape(-1)

@@ -1,0 +1,327 @@
+"""What the ranks of the communicator's tests do, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import farandole
+from farandole.algorithms import build
+from farandole.errors import FarandoleError, LengthError, ScheduleError, UnsupportedError, UsageError
+from farandole.schedule import Round, Schedule
+
+TIMEOUT_S = 20.0
+SHARED = Path("/dev/shm")  # noqa: S108 - to see that nothing is left there
+
+
+def _init(**settings: Any) -> farandole.Communicator:
+    return farandole.init(**{"timeout_s": TIMEOUT_S, **settings})
+
+
+def _values(rank: int, *shape: int) -> Any:
+    return (np.arange(np.prod(shape)).reshape(shape) * 7 + rank * 1009) % 10007
+
+
+def arrays_of_any_layout() -> None:
+    """Views, transposed arrays, scalars and empty ones, in place and out of place; neighbours stay as they are."""
+    with _init() as c:
+        total = sum(_values(r, 6, 8) for r in range(c.size))
+        views: list[Callable[[Any], Any]] = [
+            lambda a: a, lambda a: a.T, lambda a: a[::2], lambda a: a[:, 1], lambda a: a[1:4, ::3], lambda a: a[::-1],
+        ]  # fmt: skip
+        for view in views:
+            mine = _values(c.rank, 6, 8)
+            before, touched = mine.copy(), np.zeros((6, 8), bool)
+            view(touched)[...] = True
+            assert c.all_reduce(view(mine)) is not None
+            assert (view(mine) == view(total)).all()
+            assert (mine[~touched] == before[~touched]).all()
+
+            out = np.zeros((6, 8), before.dtype)
+            c.all_reduce(view(before), out=view(out))
+            assert (view(out) == view(total)).all()
+            assert (out[~touched] == 0).all()
+            assert (before == _values(c.rank, 6, 8)).all()
+
+            gathered = c.all_gather(view(before))
+            assert (gathered == np.concatenate([view(_values(r, 6, 8)) for r in range(c.size)])).all()
+            c.broadcast(view(before), c.size - 1)
+            assert (view(before) == view(_values(c.size - 1, 6, 8))).all()
+            assert (before[~touched] == _values(c.rank, 6, 8)[~touched]).all()
+        scalar = np.array(c.rank)
+        assert c.all_reduce(scalar) == c.size * (c.size - 1) // 2
+        assert c.all_gather(np.array(c.rank)).tolist() == list(range(c.size))
+        assert c.all_reduce(np.empty((0, 3))).shape == (0, 3)
+        assert c.all_to_all(np.empty(0)).shape == (0,)
+
+
+def in_place_calls_with_overlapping_arrays() -> None:
+    """The output may lie in the input where an in-place call has it, or anywhere else."""
+    with _init() as c:
+        n, r = c.size, c.rank
+        total = sum(_values(k, 4 * n) for k in range(n))
+        for algorithm in ("ring", "direct", "halving"):
+            x = _values(r, 4 * n)
+            c.reduce_scatter(x, out=x[4 * r : 4 * r + 4], algorithm=algorithm)
+            assert (x[4 * r : 4 * r + 4] == total[4 * r : 4 * r + 4]).all()
+            x = _values(r, 4 * n)
+            c.reduce_scatter(x, out=x[:4], algorithm=algorithm)
+            assert (x[:4] == total[4 * r : 4 * r + 4]).all()
+        for algorithm in ("ring", "direct", "doubling", "bruck"):
+            whole = np.concatenate([_values(k, 4) for k in range(n)])
+            y = np.zeros(4 * n, whole.dtype)
+            y[4 * r : 4 * r + 4] = _values(r, 4)
+            assert (c.all_gather(y[4 * r : 4 * r + 4], out=y, algorithm=algorithm) == whole).all()
+            z = np.zeros(4 * n + 1, whole.dtype)
+            z[1:5] = _values(r, 4)
+            assert (c.all_gather(z[1:5], out=z[: 4 * n], algorithm=algorithm) == whole).all()
+        for algorithm in ("direct", "pairwise", "bruck"):
+            x = _values(r, 4 * n)
+            want = np.concatenate([_values(k, 4 * n)[4 * r : 4 * r + 4] for k in range(n)])
+            assert (c.all_to_all(x, out=x, algorithm=algorithm) == want).all()
+
+
+def uneven_parts() -> None:
+    """Parts of different lengths, empty ones too."""
+    with _init() as c:
+        n, r = c.size, c.rank
+        counts = [(3 * k) % 5 for k in range(n)]
+        ends = np.cumsum(counts)
+        total = sum(_values(k, int(ends[-1]), 3) for k in range(n))
+        mine = slice(ends[r] - counts[r], ends[r])
+        assert (c.reduce_scatter(_values(r, int(ends[-1]), 3), counts=counts) == total[mine]).all()
+        whole = np.concatenate([_values(k, counts[k], 3) for k in range(n)])
+        assert (c.all_gather(_values(r, counts[r], 3), counts=counts) == whole).all()
+        gathered = c.gather(_values(r, counts[r], 3), n - 1, counts=counts)
+        assert gathered is None if r != n - 1 else (gathered is not None and np.array_equal(gathered, whole))
+        out = np.empty((counts[r], 3), whole.dtype)
+        c.scatter(whole if r == 0 else None, 0, counts=counts, out=out)
+        assert (out == whole[mine]).all()
+        table = [[(s + 2 * d) % 4 for d in range(n)] for s in range(n)]
+        given = [_values(s, sum(table[s])) for s in range(n)]
+        parts = [np.split(given[s], np.cumsum(table[s])[:-1])[r] for s in range(n)]
+        assert (c.all_to_all(given[r], send_counts=table[r]) == np.concatenate(parts)).all()
+
+
+def background_calls_end_in_any_order_and_from_any_thread() -> None:
+    """Several are in flight, mixed with calls in the foreground."""
+    with _init() as c:
+        n, r = c.size, c.rank
+        works = [c.background.all_reduce(_values(r, 100 * k + 1)) for k in range(12)]
+        assert c.all_reduce(np.array([r]))[0] == n * (n - 1) // 2
+        strided = np.zeros((50, 2), np.int64)
+        strided[:, 0] = r
+        late = c.background.all_reduce(strided[:, 0])
+        found: dict[int, Any] = {}
+        threads = [threading.Thread(target=lambda k=k: found.update({k: works[k].wait()})) for k in range(11, -1, -1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for k in range(12):
+            assert (found[k] == sum(_values(q, 100 * k + 1) for q in range(n))).all()
+            assert works[k].done()
+            assert works[k].wait(0) is found[k]
+        assert late.wait() is not None
+        assert (strided[:, 0] == n * (n - 1) // 2).all()
+        assert (strided[:, 1] == 0).all()
+        assert c.background.barrier().wait() is None
+
+
+def a_forgotten_background_call_is_carried_out() -> None:
+    """Its arrays live on although nobody holds them."""
+    with _init() as c:
+        for k in range(30):
+            c.background.all_reduce(np.full(50_000 + k, float(c.rank)))
+        assert c.all_reduce(np.ones(3)).tolist() == [c.size] * 3
+
+
+def parts_of_the_ranks_are_communicators_of_their_own() -> None:
+    """By color and key; parts of parts; calls in one do not disturb the other."""
+    with _init() as c:
+        part = c.split(c.rank % 2, key=-c.rank)
+        assert part is not None
+        members = sorted((r for r in range(c.size) if r % 2 == c.rank % 2), reverse=True)
+        assert (part.size, part.rank) == (len(members), members.index(c.rank))
+        assert part.all_gather(np.array([c.rank])).tolist() == members
+        in_flight = part.background.all_reduce(np.array([1]))
+        assert c.all_reduce(np.array([1])).tolist() == [c.size]
+        assert in_flight.wait().tolist() == [len(members)]
+        inner = part.split(None if part.rank else 0)
+        assert (inner is None) == (part.rank != 0)
+        part.close()
+
+
+def many_communicators_leave_nothing_behind() -> None:
+    """Descriptors, threads, and files in the usual places are as before."""
+
+    def traces() -> tuple[int, int, list[Path]]:
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), sorted(SHARED.iterdir())
+
+    with _init() as c:
+        c.split(0).close()  # type: ignore[union-attr]
+        before = traces()
+        for _ in range(20):
+            part = c.split(0)
+            assert part is not None
+            part.background.all_reduce(np.ones(10)).wait()
+            part.close()
+            part.close()
+        assert traces() == before
+
+
+def scaled_sums() -> None:
+    """Each rank's own factor."""
+    with _init() as c:
+        got = c.all_reduce(np.full(5, 2.0, np.float32), scale=0.5 + c.rank)
+        assert got.tolist() == [sum(2.0 * (0.5 + r) for r in range(c.size))] * 5
+
+
+def a_schedule_of_ones_own() -> None:
+    """It is proven, then run; a wrong one is refused before anything moves."""
+    with _init() as c:
+        schedule = build("all_reduce", "ring", c.size)
+        assert c.all_reduce(np.array([c.rank]), algorithm=schedule).tolist() == [c.size * (c.size - 1) // 2]
+        assert c.last_algorithm == "ring"
+        if c.size > 1:
+            with pytest.raises(ScheduleError, match="rejected"):
+                c.all_reduce(np.array([1]), algorithm=Schedule("all_reduce", c.size, 1, (Round(0, 1),)))
+            with pytest.raises(UsageError, match="cannot carry out broadcast"):
+                c.broadcast(np.array([1]), algorithm=schedule)
+
+
+def messages_with_tags_out_of_order() -> None:
+    """A receive takes the first message that fits it; any sender will do if none is named."""
+    with _init() as c:
+        right, left = (c.rank + 1) % c.size, (c.rank - 1) % c.size
+        sends = [c.background.send(_values(c.rank, 10 * t + 1), right, tag=t) for t in range(5)]
+        for tag in (3, 1, 4, 0, 2):
+            room = np.empty(10 * tag + 1, np.int64)
+            source = left if tag % 2 else None
+            assert c.receive(room, source, tag) == left
+            assert (room == _values(left, 10 * tag + 1)).all()
+        for send in sends:
+            send.wait()
+
+
+def messages_larger_than_a_pipe() -> None:
+    """Both ways at once, while a collective goes on."""
+    with _init() as c:
+        length = 200_000
+        rooms = {peer: np.empty((length, 2), np.int64)[:, 0] for peer in range(c.size) if peer != c.rank}
+        receives = [c.background.receive(room, peer) for peer, room in rooms.items()]
+        sends = [c.background.send(_values(c.rank, length), peer) for peer in rooms]
+        assert c.all_reduce(np.ones(1000)).tolist() == [c.size] * 1000
+        assert [work.wait() for work in receives] == list(rooms)
+        for work in sends:
+            work.wait()
+        assert all((room == _values(peer, length)).all() for peer, room in rooms.items())
+
+
+def messages_that_do_not_fit() -> None:
+    """The receiver is told, and the next message is not harmed."""
+    with _init() as c:
+        if c.rank == 0:
+            for array in (np.ones(7), np.ones(5, np.float32), np.arange(5.0)):
+                c.send(array, 1)
+        elif c.rank == 1:
+            with pytest.raises(LengthError, match="receives 40 bytes from rank 0, tag 0, which sent 56"):
+                c.receive(np.empty(5), 0)
+            with pytest.raises(UnsupportedError, match="receives float64 from rank 0, tag 0, which sent float32"):
+                c.receive(np.empty(5), 0)
+            room = np.empty(5)
+            c.receive(room, 0)
+            assert room.tolist() == [0, 1, 2, 3, 4]
+            with pytest.raises(FarandoleError, match=r"rank 2 did not arrive within 0\.1 s"):
+                c.receive(room, 2, timeout_s=0.1)
+        c.barrier()
+
+
+def _error(call: Callable[[], object]) -> tuple[str, str]:
+    try:
+        call()
+    except FarandoleError as error:
+        return type(error).__name__, str(error)
+    return "", ""
+
+
+def different_calls(how: str) -> tuple[str, str]:
+    """The second call of rank 1 differs."""
+    with _init() as c:
+        c.all_reduce(np.ones(3))
+        odd = c.rank == 1
+        calls: dict[str, Callable[[], object]] = {
+            "length": lambda: c.all_reduce(np.ones(9 if odd else 8, np.float32)),
+            "dtype": lambda: c.all_reduce(np.ones(8, np.int64 if odd else np.float64)),
+            "op": lambda: c.all_reduce(np.ones(8), "max" if odd else "sum", algorithm="naive"),
+            "algorithm": lambda: c.all_reduce(np.ones(8), algorithm="tree" if odd else "ring"),
+            "collective": lambda: c.all_gather(np.ones(8)) if odd else c.all_reduce(np.ones(8)),
+            "root": lambda: c.reduce(np.ones(8), int(odd), algorithm="binomial"),
+        }
+        first = _error(calls[how])
+        # A rank that needed nothing of the others learns of it in its next call.
+        return first if first[0] else _error(c.barrier)
+
+
+def one_is_late() -> tuple[str, str]:
+    """Rank 2 comes after the others' deadline."""
+    with _init() as c:
+        c.barrier()
+        if c.rank == 2:
+            time.sleep(1)
+        return _error(lambda: c.all_reduce(np.ones(5), timeout_s=0.3))
+
+
+def one_is_killed(when: str) -> tuple[str, str]:
+    """Rank 1 is killed."""
+    with _init() as c:
+        if when != "before the first call":
+            c.barrier()
+        if c.rank == 1 and when == "in a large call":
+            threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+        elif c.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        large = np.ones(1 << 20)
+
+        def call() -> None:
+            while True:
+                c.all_reduce(large, algorithm="ring")
+
+        return _error(call)
+
+
+def one_has_closed() -> tuple[str, str]:
+    """Rank 0 closes; rank 1 goes on."""
+    c = _init()
+    c.barrier()
+    if c.rank == 0:
+        c.close()
+    answer = _error(c.barrier)
+    c.close()
+    return answer
+
+
+def forked() -> str:
+    """A child uses what it has inherited."""
+    with _init() as c:
+        c.barrier()
+        path = Path(f"/proc/{os.getpid()}")
+        assert path.exists()
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.write(writer, _error(c.barrier)[1].encode())
+            os._exit(0)
+        os.wait()
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            text = answer.read()
+        c.barrier()
+        return text
