@@ -44,7 +44,9 @@ def test_every_module_is_in_a_layer_and_imports_only_from_its_own_and_those_befo
         if part == "__init__":
             continue
         assert part in LEVEL, f"{path.name}: which layer does {part} belong to?"
-        wrong += [f"{path.relative_to(ROOT)} imports {used}" for used in _imports(path) if LEVEL.get(used, 0) > LEVEL[part]]
+        wrong += [
+            f"{path.relative_to(ROOT)} imports {used}" for used in _imports(path) if LEVEL.get(used, 0) > LEVEL[part]
+        ]
     assert wrong == []
 
 
