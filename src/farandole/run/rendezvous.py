@@ -7,9 +7,9 @@ The rules:
   whoever is missing is known, whichever rank it is.
 - The host makes the shared segment and sends its descriptor to all. When every rank has it, has reserved its share
   of the memory and holds a handle on every other process, the host lets them go, and the sockets are closed.
-- A meeting succeeds for all or fails for all, with the same error. It fails at once when a rank dies in it, when two
-  processes claim one rank, and when ranks disagree about the world; and when the first rank's time is up, since that
-  rank leaves.
+- A meeting fails for everyone who is there, with the same error: at once when a rank dies in it, when two processes
+  claim one rank, and when ranks disagree about the world; and when the first rank's time is up, since that rank
+  leaves. Who comes after that finds a new meeting, in which the others are missing.
 - The name is *abstract*: it is in no folder, and it goes with the process that holds it. So nothing is left to clean
   up after SIGKILL at any moment, which no socket file in a private folder can promise. Its price is that there are no
   permissions on it. Therefore both ends ask the kernel who the other is, and talk to processes of the same user only;
