@@ -1,0 +1,189 @@
+"""Clusters written in TOML or JSON.
+
+::
+
+    format = "farandole-cluster"
+    version = 1
+    name = "two hosts, one slow"
+    startup = "1us"            # what a rank pays for each message
+    reduce = "100GB/s"         # how fast a rank reduces
+
+    [[rank]]                   # one rank per repetition, in this order
+    node = "h{h}.gpu{g}"
+    host = "h{h}"
+    repeat = { h = 2, g = 4 }
+
+    [[link]]                   # both ways, unless one_way = true
+    src = "h{h}.gpu{g}"
+    dst = "h{h}.switch"
+    bandwidth = "300GB/s"
+    latency = "0.5us"
+    repeat = { h = 2, g = 4 }
+
+    [[link]]
+    src = "h{h}.switch"
+    dst = "network"
+    bandwidth = "25GB/s"
+    latency = "2us"
+    repeat = { h = 2 }
+
+    [[slow]]
+    between = "3-4"            # a link's name, or two ranks
+    factor = 0.25
+
+A name in braces counts from 0 to one less than its number in ``repeat``. Transfers take the route of the fewest
+links; of those, that of the least latency. Unknown fields are refused, since a mistyped one would change the
+prediction without a word.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from farandole.cluster.model import Cluster, Links
+from farandole.cluster.routing import ShortestPaths
+from farandole.errors import FormatError, UnsupportedError, UsageError
+from farandole.units import parse_bandwidth, parse_time, parse_time_per_byte
+
+FORMAT = "farandole-cluster"
+VERSION = 1
+
+
+class RankEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """Where ranks sit."""
+
+    node: str
+    host: str = ""
+    repeat: dict[str, int] = {}
+
+
+class LinkEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """Links, both ways unless ``one_way``."""
+
+    src: str
+    dst: str
+    bandwidth: str
+    latency: str = "0"
+    shared: bool = True
+    one_way: bool = False
+    repeat: dict[str, int] = {}
+
+
+class SlowEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """Links whose bandwidth is multiplied by ``factor``."""
+
+    between: str
+    factor: float
+
+
+class ClusterFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    format: Literal["farandole-cluster"]
+    version: Literal[1]
+    name: str
+    rank: list[RankEntry]
+    link: list[LinkEntry]
+    startup: str = "0"
+    reduce: str = "0"
+    slow: list[SlowEntry] = []
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the format."""
+    return msgspec.json.schema(ClusterFile)
+
+
+def load(path: Path) -> Cluster:
+    """Read a cluster from a ``.toml`` or ``.json`` file; FormatError says what is wrong and where."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+    try:
+        if path.suffix == ".json":
+            entry = msgspec.json.decode(data, type=ClusterFile)
+        else:
+            entry = msgspec.toml.decode(data, type=ClusterFile)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"reading {path} needs Python 3.11 or newer, or: pip install tomli (a .json file needs neither)"
+        ) from error
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{path}: {error}", path=str(path)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not {path.suffix[1:].upper() or 'TOML'}: {error}", path=str(path)) from error
+    try:
+        return build(entry)
+    except (UsageError, FormatError) as error:
+        raise FormatError(f"{path}: {error}", path=str(path), **error.facts) from error
+
+
+def build(entry: ClusterFile) -> Cluster:
+    """The cluster that a file's contents describe."""
+    nodes: dict[str, int] = {}
+    ranks, hosts, host_numbers = [], [], dict[str, int]()
+    for rank in entry.rank:
+        for node, host in _repeated(rank.repeat, rank.node, rank.host or rank.node):
+            ranks.append(nodes.setdefault(node, len(nodes)))
+            hosts.append(host_numbers.setdefault(host, len(host_numbers)))
+    if not ranks:
+        raise UsageError("a cluster has at least one [[rank]]")
+    if len(set(ranks)) != len(ranks):
+        twice = next(node for node, number in nodes.items() if ranks.count(number) > 1)
+        raise UsageError(f"two ranks sit on node {twice!r}; each needs a node of its own", node=twice)
+    links = Links()
+    for link in entry.link:
+        cost = (parse_bandwidth(link.bandwidth), parse_time(link.latency), link.shared)
+        pairs = [
+            (nodes.setdefault(src, len(nodes)), nodes.setdefault(dst, len(nodes)))
+            for src, dst in _repeated(link.repeat, link.src, link.dst)
+        ]
+        ends = np.array(pairs, np.int32)
+        if (ends[:, 0] == ends[:, 1]).any():
+            raise UsageError(f"link {link.src!r} to {link.dst!r} joins a node to itself", src=link.src, dst=link.dst)
+        links.add(ends[:, 0], ends[:, 1], *cost)
+        if not link.one_way:
+            links.add(ends[:, 1], ends[:, 0], *cost)
+    columns = links.columns()
+    names = list(nodes)
+    rank_node = np.array(ranks, np.int32)
+    router = ShortestPaths(
+        rank_node, columns["link_src"], columns["link_dst"], columns["bandwidth"], columns["latency_s"], names
+    )
+    cluster = Cluster(
+        name=entry.name,
+        node_names=names,
+        rank_node=rank_node,
+        rank_host=np.array(hosts, np.int32),
+        router=router,
+        startup_s=parse_time(entry.startup),
+        reduce_s_per_byte=parse_time_per_byte(entry.reduce),
+        summary=f"{len(ranks)} ranks on {len(host_numbers)} hosts",
+        **columns,
+    )
+    for slow in entry.slow:
+        cluster = cluster.with_slow(slow.between, slow.factor)
+    return replace(cluster, name=entry.name)
+
+
+def _repeated(repeat: dict[str, int], *texts: str) -> Iterator[tuple[str, ...]]:
+    """The texts with every combination of the counters filled in, the last counter fastest."""
+    if any(number < 1 for number in repeat.values()):
+        raise UsageError(f"repeat counts from 1 upwards, not {repeat}", got=repeat)
+    for values in itertools.product(*(range(number) for number in repeat.values())):
+        counters = dict(zip(repeat, values, strict=True))
+        try:
+            yield tuple(text.format_map(counters) for text in texts)
+        except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"{' / '.join(texts)!r}: {error}; a name in braces is one of repeat: {', '.join(repeat) or 'none'}",
+                got=texts,
+            ) from error

@@ -1,0 +1,152 @@
+"""Traces: what happened when, per rank and transfer, whether simulated or measured.
+
+The rules:
+
+- Times are whole nanoseconds from the start of the call; ``source`` says whether they are simulated or measured.
+- ``send``: a rank hands a transfer to the network, from the moment it posts it until it may go on.
+- ``receive``: a transfer is under way to a rank, from the moment it was posted until its last byte is there.
+- ``reduce``: a rank adds what it received to what it holds. ``wait``: a rank waits for a peer; where a trace has
+  no such events, the gaps between the others are waits.
+- Events are in order of (start, rank, end). Columns rather than objects, so that millions of them fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from farandole.errors import FormatError, UsageError
+
+FORMAT = "farandole-trace"
+VERSION = 1
+KINDS = ("send", "receive", "reduce", "wait")
+SOURCES = ("simulated", "measured")
+COLUMNS = ("rank", "kind", "round", "slice", "peer", "chunk", "count", "size_bytes", "start_ns", "end_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that one rank did, or that was done to it."""
+
+    rank: int
+    kind: str
+    round: int
+    slice: int
+    peer: int
+    chunk: int
+    count: int
+    size_bytes: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """All events of one call of a collective; ``columns`` has an int64 array for each name in ``COLUMNS``.
+
+    ``kind`` in the columns is the place in ``KINDS``.
+
+    >>> trace = make("ring", "all_reduce", 2, 8, "simulated", rank=[0], kind=[0], round=[0], slice=[0], peer=[1],
+    ...              chunk=[0], count=[1], size_bytes=[4], start_ns=[0], end_ns=[1000])
+    >>> next(trace.events()).kind, trace.time_ns
+    ('send', 1000)
+    """
+
+    name: str
+    collective: str
+    ranks: int
+    size_bytes: int
+    source: str
+    columns: Mapping[str, NDArray[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.columns["rank"])
+
+    @property
+    def time_ns(self) -> int:
+        """When the last event ended."""
+        return int(self.columns["end_ns"].max(initial=0))
+
+    def events(self) -> Iterator[Event]:
+        """The events as values, in order."""
+        rows = zip(*(self.columns[name].tolist() for name in COLUMNS), strict=True)
+        for rank, kind, *rest in rows:
+            yield Event(rank, KINDS[kind], *rest)
+
+    def of(self, rank: int) -> Iterator[Event]:
+        """The events of one rank, in order."""
+        return (event for event in self.events() if event.rank == rank)
+
+    def to_json(self) -> bytes:
+        """The trace as a JSON document: ``load`` reads it."""
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "made_by": "farandole",
+            "name": self.name,
+            "collective": self.collective,
+            "ranks": self.ranks,
+            "size_bytes": self.size_bytes,
+            "source": self.source,
+            "kinds": KINDS,
+            "columns": {name: self.columns[name].tolist() for name in COLUMNS},
+        }
+        return msgspec.json.encode(document)
+
+
+def make(name: str, collective: str, ranks: int, size_bytes: int, source: str, /, **columns: ArrayLike) -> Trace:
+    """A trace from columns in any order of events; raises UsageError where they do not fit together."""
+    if source not in SOURCES:
+        raise UsageError(f"a trace is {' or '.join(SOURCES)}, not {source!r}", got=source)
+    if set(columns) != set(COLUMNS):
+        wrong = sorted(set(columns) ^ set(COLUMNS))
+        raise UsageError(f"a trace has the columns {', '.join(COLUMNS)}; missing or too many: {', '.join(wrong)}")
+    table = {column: np.asarray(columns[column], np.int64) for column in COLUMNS}
+    if len({len(values) for values in table.values()}) != 1:
+        raise UsageError("the columns of a trace are all of one length")
+    if (table["end_ns"] < table["start_ns"]).any():
+        raise UsageError("an event of a trace ends before it starts")
+    order = np.lexsort((table["end_ns"], table["rank"], table["start_ns"]))
+    return Trace(name, collective, ranks, size_bytes, source, {key: values[order] for key, values in table.items()})
+
+
+class _File(msgspec.Struct):
+    format: str
+    version: int
+    name: str
+    collective: str
+    ranks: int
+    size_bytes: int
+    source: str
+    kinds: list[str]
+    columns: dict[str, list[int]]
+
+
+def loads(data: bytes) -> Trace:
+    """Read what ``to_json`` wrote; FormatError says what is wrong. Unknown fields are ignored."""
+    try:
+        header = msgspec.json.decode(data, type=dict[str, Any])
+        if header.get("format") != FORMAT:
+            raise FormatError(f"this is not a trace: its format is {header.get('format')!r}, not {FORMAT!r}")
+        if header.get("version") != VERSION:
+            raise FormatError(f"this trace is of version {header.get('version')!r}; version {VERSION} can be read")
+        file = msgspec.convert(header, _File)
+        if file.kinds != list(KINDS):
+            raise FormatError(f"the kinds of events are {', '.join(KINDS)}, not {', '.join(file.kinds)}")
+        return make(file.name, file.collective, file.ranks, file.size_bytes, file.source, **file.columns)
+    except (msgspec.DecodeError, UsageError) as error:
+        raise FormatError(f"this is not a trace: {error}") from error
+
+
+def load(path: Path) -> Trace:
+    """Read a trace from a file; FormatError says what is wrong."""
+    try:
+        return loads(path.read_bytes())
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
