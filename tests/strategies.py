@@ -39,7 +39,7 @@ def transfers(schedule: Schedule) -> list[list[Transfer]]:
 
 def with_transfers(schedule: Schedule, rounds: Sequence[Sequence[Transfer]]) -> Schedule:
     """The same schedule with other rounds; empty ones are left out."""
-    made = tuple(Round(*(list(column) for column in zip(*rows, strict=True))) for rows in rounds if rows)
+    made = tuple(Round(*map(list, zip(*rows, strict=True))) for rows in rounds if rows)  # type: ignore[arg-type]
     return replace(schedule, rounds=made)
 
 
@@ -150,9 +150,11 @@ def program_mutants(draw: st.DrawFn, largest: int = 5) -> Program:
         steps[number], steps[other] = steps[other], steps[number]
     elif mutation == "redirect":
         peer = draw(st.integers(0, program.ranks - 1))
-        steps[number] = replace(step, **({"send_to": peer} if step.send_to >= 0 else {"receive_from": peer}))
-    elif mutation in ("read", "write"):
-        steps[number] = replace(step, **{mutation: draw(st.integers(-1, program.cells))})
+        steps[number] = replace(step, send_to=peer) if step.send_to >= 0 else replace(step, receive_from=peer)
+    elif mutation == "read":
+        steps[number] = replace(step, read=draw(st.integers(-1, program.cells)))
+    elif mutation == "write":
+        steps[number] = replace(step, write=draw(st.integers(-1, program.cells)))
     elif mutation == "op":
         steps[number] = replace(step, op=draw(st.sampled_from(list(Op))))
     else:

@@ -19,7 +19,7 @@ a 1,024-rank ring (2.1 million transfers) is built in a fraction of a second.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -31,7 +31,7 @@ from farandole.errors import UsageError
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
-_MAX_INT = np.iinfo(np.int32).max
+COLUMNS = ("src", "dst", "chunk", "count", "reduce")
 
 
 def _column(values: Any, length: int, dtype: Any) -> Any:
@@ -113,9 +113,8 @@ class Schedule:
 
     def columns(self) -> dict[str, Ints]:
         """All transfers in one table: ``round``, ``src``, ``dst``, ``chunk``, ``count``, ``reduce`` (0 or 1)."""
-        names = ("src", "dst", "chunk", "count", "reduce")
         table: dict[str, Ints] = {}
-        for name in names:
+        for name in COLUMNS:
             parts = [getattr(round_, name) for round_ in self.rounds]
             table[name] = np.concatenate(parts).astype(np.int32) if parts else np.empty(0, np.int32)
         table["round"] = np.repeat(np.arange(len(self.rounds), dtype=np.int32), [len(round_) for round_ in self.rounds])
@@ -133,13 +132,8 @@ def merged(*schedules: Iterable[Round]) -> Iterator[Round]:
     """Run several sequences of rounds side by side: the k-th rounds of all become one round."""
     for together in zip_longest(*schedules):
         rounds = [round_ for round_ in together if round_ is not None]
-        yield Round(
-            *(
-                np.concatenate([getattr(r, name) for r in rounds])
-                for name in ("src", "dst", "chunk", "count", "reduce")
-            ),
-            phase=_common_phase([r.phase for r in rounds]),
-        )
+        columns = (np.concatenate([getattr(r, name) for r in rounds]) for name in COLUMNS)
+        yield Round(*columns, phase=_common_phase([r.phase for r in rounds]))  # type: ignore[misc, arg-type]
 
 
 def _common_phase(phases: list[str]) -> str:
@@ -182,8 +176,3 @@ def wrapped(src: ArrayLike, dst: ArrayLike, start: ArrayLike, count: ArrayLike, 
         count=np.concatenate([first[keep], (count_ - first)[over]]),
         **rest,
     )
-
-
-def renamed(schedule: Schedule, name: str) -> Schedule:
-    """The same schedule under another name."""
-    return replace(schedule, name=name)

@@ -6,6 +6,7 @@ other everywhere become one. What is empty in every slice is left out; waits nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,10 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
         else:
             merged.append(row)
 
-    stages, steps, operands, waits = [], [], [], []
+    stages: list[Sequence[int]] = []
+    steps: list[Sequence[int]] = []
+    operands: list[Sequence[int]] = []
+    waits: list[int] = []
     at = 0
     for stage in range(program.stages):
         mine = [row for row in merged if row.stage == stage]
@@ -81,7 +85,7 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
     return Bound(_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1))
 
 
-def _table(rows: list[tuple[int, ...]] | list[int], columns: int) -> Table:
+def _table(rows: Sequence[Sequence[int]] | Sequence[int], columns: int) -> Table:
     return np.array(rows, np.int64).reshape(len(rows), columns)
 
 
