@@ -67,7 +67,7 @@ class Party:
                 outcome.close()
 
 
-def traces() -> list[Any]:
+def traces(key: str) -> list[Any]:
     """Everything that a meeting might leave behind."""
     names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@farandole" in line}
     return [
@@ -75,7 +75,7 @@ def traces() -> list[Any]:
         listing("/dev/shm"),  # noqa: S108 - only looked at
         [name for name in listing("/tmp") if "farandole" in name],  # noqa: S108
         threading.active_count(),
-        [name for name in names if name.encode().replace(b"@", b"\0") == rendezvous._address("traces")],
+        [name for name in names if name.encode().replace(b"@", b"\0") == rendezvous._address(key)],
     ]
 
 

@@ -59,10 +59,10 @@ def test_ranks_may_meet_without_a_segment(key: str, party: Party) -> None:
 
 
 def test_a_world_of_one_needs_nothing(key: str) -> None:
-    before = traces()
+    before = traces(key)
     with meet(0, 1, key, 0.001, 1 << 50) as meeting:
         assert (meeting.pids, meeting.pidfds, meeting.segment_fd) == ((os.getpid(),), [-1], -1)
-        assert traces() == before
+        assert traces(key) == before
 
 
 @pytest.mark.parametrize("missing", [[3], [0], [0, 2], [1, 2, 3], [0, 1, 2]])
@@ -145,19 +145,19 @@ def test_a_key_can_be_used_again_once_its_meeting_is_over(key: str) -> None:
             assert len(party.meetings()) == 2
 
 
-def test_a_meeting_leaves_nothing_behind() -> None:
-    before = traces()
+def test_a_meeting_leaves_nothing_behind(key: str) -> None:
+    before = traces(key)
     for size, came in ((3, 3), (3, 2), (2, 2)):
         with contextlib.closing(Party()) as party:
             for rank in range(came):
-                party.come(rank, size, "traces", 0.2 if came < size else PATIENT_S, 1 << 16)
+                party.come(rank, size, key, 0.2 if came < size else PATIENT_S, 1 << 16)
             party.wait()
             meetings = [outcome for outcome in party.outcomes.values() if isinstance(outcome, Meeting)]
             assert len(meetings) == (came if came == size else 0)
             for meeting in meetings:
                 meeting.close()
                 meeting.close()
-        assert traces() == before
+        assert traces(key) == before
 
 
 def test_handles_on_one_process_are_shared(key: str) -> None:

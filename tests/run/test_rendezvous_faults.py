@@ -49,12 +49,12 @@ def test_who_only_looks_in_does_not_disturb(key: str, party: Party) -> None:
 
 
 def test_a_descriptor_that_comes_uninvited_is_closed(key: str, party: Party) -> None:
-    before = traces()
+    before = traces(key)
     party.come(0, 3, key, 0.3)
     with guest(key) as connection, Path(os.devnull).open() as file:
         socket.send_fds(connection, [b'{"type":"ready"}'], [file.fileno()] * 3)
         party.errors()
-    assert traces() == before
+    assert traces(key) == before
 
 
 def test_a_rank_that_goes_away_is_named_to_the_others_at_once(key: str, party: Party) -> None:
@@ -136,7 +136,7 @@ def test_a_host_that_is_interrupted_leaves_nothing_and_its_guests_notice(
     def interrupt(*_: object) -> int:
         raise KeyboardInterrupt
 
-    before = traces()
+    before = traces(key)
     monkeypatch.setattr(segment, "create", interrupt)
     told: list[type] = []
 
@@ -154,7 +154,7 @@ def test_a_host_that_is_interrupted_leaves_nothing_and_its_guests_notice(
         meet(0, 2, key, PATIENT_S, 1)
     thread.join()
     assert told == [wire.Joined, wire.HangUpError]
-    assert traces() == before
+    assert traces(key) == before
 
 
 JOINED = b'{"type":"joined","rank":0}'
@@ -193,7 +193,7 @@ def test_a_name_that_is_taken_where_nobody_listens_is_an_error_at_the_deadline(k
 
 @pytest.mark.parametrize("wrong", ["size", "unsealed", "file", "none"])
 def test_a_segment_that_is_not_as_it_must_be_is_refused(key: str, wrong: str, tmp_path: Path) -> None:
-    before = traces()
+    before = traces(key)
     with contextlib.ExitStack() as stack:
         if wrong == "size":
             descriptor = segment.create(8192, "wrong")
@@ -212,7 +212,7 @@ def test_a_segment_that_is_not_as_it_must_be_is_refused(key: str, wrong: str, tm
             pytest.raises(RendezvousError, match="segment"),
         ):
             meet(1, 2, key, PATIENT_S, 4096)
-    assert traces() == before
+    assert traces(key) == before
 
 
 @pytest.mark.parametrize("pids", [[1], [1, 1], [1, 2, 3], []])
@@ -299,14 +299,14 @@ def test_one_rank_that_cannot_reserve_its_share_stops_all(
             raise ResourceError("rank 2's cgroup is full", needed=7, available=3)
         reserve_share(descriptor, size_bytes, rank, size)
 
-    before = traces()
+    before = traces(key)
     monkeypatch.setattr(segment, "reserve_share", reserve_unless_two)
     for rank in range(4):
         party.come(rank, 4, key, PATIENT_S, 1 << 16)
     errors = party.errors(ResourceError)
     assert [str(error) for error in errors] == ["rank 2's cgroup is full"] * 4
     assert [error.facts for error in errors] == [{"needed": 7, "available": 3}] * 4
-    assert traces() == before
+    assert traces(key) == before
 
 
 FEW_DESCRIPTORS = """
