@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "farandole show ring --ranks 4",
     "farandole show binomial --collective broadcast --ranks 8 --root 3",
+    "farandole show hierarchical:levels=4x2 --ranks 8 -o player.html",
     "farandole show halving_doubling --ranks 8 -o schedule.json",
 )
 
@@ -30,7 +31,7 @@ def show(
     root: options.Root = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to a .json or .txt file.", show_default=False),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a .html, .json or .txt file.", show_default=False),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Leave nothing out, however large the world.")] = False,
     json: options.Json = False,
@@ -38,7 +39,7 @@ def show(
     """Show the table of what every rank holds after every round.
 
     a0 is rank 0's contribution to chunk a, a0..a3 are those of ranks 0 to 3, reduced. What has just arrived is
-    marked with >, and what must be there at the end with *.
+    marked with >, and what must be there at the end with *. A .html file is a player, to step through offline.
     """
     schedule = schedule_of(algorithm, ranks, collective, root)
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
@@ -83,7 +84,17 @@ def _write_text(schedule: Schedule, path: Path) -> None:
     path.write_text(f"{show_table(schedule, Limits.none(schedule))}\n", encoding="utf-8")
 
 
-_WRITERS: dict[str, Callable[[Schedule, Path], None]] = {".json": _write_json, ".txt": _write_text}
+def _write_page(schedule: Schedule, path: Path) -> None:
+    from farandole.show.page import page  # noqa: PLC0415 - loads NumPy
+
+    path.write_text(page(schedule), encoding="utf-8")
+
+
+_WRITERS: dict[str, Callable[[Schedule, Path], None]] = {
+    ".html": _write_page,
+    ".json": _write_json,
+    ".txt": _write_text,
+}
 
 
 def _writer(path: Path) -> Callable[[Schedule, Path], None]:
