@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from farandole.cluster import load, parse, schema
@@ -122,8 +123,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 
 def test_without_a_reader_of_toml_the_way_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import msgspec
-
     def missing(*_: object, **__: object) -> None:
         raise ImportError("tomli")
 

@@ -9,6 +9,7 @@ Ties are broken by (time, kind, rank, number), so that a run is repeatable to th
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -219,6 +220,7 @@ class _Run:
         self.cause = [[(-1, -1)] * steps for _ in range(slices)]
         self.parts = [list(self.plan.parts) for _ in range(slices)]
         self.early: list[dict[int, list[int]]] = [{} for _ in range(slices)]
+        self.pairs: dict[tuple[int, int], deque[int]] = {}
         self.poster_free, self.reducer_free = [0.0] * ranks, [0.0] * ranks
         self.start = settings.begin(ranks).tolist()
         self.next_slice = [0] * ranks
@@ -260,6 +262,7 @@ class _Run:
                     return  # an end that a change of rate has overtaken
                 self.flows.remove(flow)
             self.drained[slice_, message] = now
+            self._next_of_pair(message, now)
             self._push(now + plan.latency[message], ARRIVED, plan.dst[message], flow)
             self._part_done(slice_, plan.src_step[message], now, (message, DRAINED))
         elif kind == ARRIVED:
@@ -280,11 +283,26 @@ class _Run:
             self._received(slice_, message, now)
         else:
             self.posted[slice_, message] = now
-            size = self.sizes[slice_][message]
-            if size and plan.limit[message] != np.inf:
-                self.flows.add(flow, size, plan.routes[message], plan.limit[message], now)
-            else:
-                self._push(now, DRAINED, rank, flow, -1)
+            line = self.pairs.setdefault((plan.src[message], plan.dst[message]), deque())
+            line.append(flow)
+            if len(line) == 1:
+                self._start(flow, now)
+
+    def _start(self, flow: int, now: float) -> None:
+        """A message sets out: as a flow, if it has bytes and links to cross."""
+        slice_, message = divmod(flow, self.count)
+        size, limit = self.sizes[slice_][message], self.plan.limit[message]
+        if size and limit != np.inf:
+            self.flows.add(flow, size, self.plan.routes[message], limit, now)
+        else:
+            self._push(now, DRAINED, self.plan.src[message], flow, -1)
+
+    def _next_of_pair(self, message: int, now: float) -> None:
+        """Messages between the same two ranks go one after another, so that slices do not hold each other up."""
+        line = self.pairs[self.plan.src[message], self.plan.dst[message]]
+        line.popleft()
+        if line:
+            self._start(line[0], now)
 
     def _push(self, time_s: float, kind: int, rank: int, flow: int, version: int = 0) -> None:
         heapq.heappush(self.heap, (time_s, kind, rank, flow, version))
