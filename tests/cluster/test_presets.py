@@ -9,7 +9,7 @@ from farandole.errors import UnknownNameError, UsageError
 SPECS = [
     "ring:1", "ring:2", "ring:9@50GB/s,3us", "switch:7@100Gbit/s,2us", "full:5", "hosts:3x4",
     "hosts:2x4@300GB/s@25GB/s,9us",
-    "torus:2x3", "torus:4x4x4", "torus:5", "fat-tree:2", "fat-tree:6", "ethernet:4@25Gbit/s", "pcie:8", "dgx-a100:2",
+    "torus:2x3", "torus:2x3x4", "torus:5", "fat-tree:2", "fat-tree:6", "ethernet:4@25Gbit/s", "pcie:8", "dgx-a100:2",
     "dgx-h100:3",
 ]  # fmt: skip
 

@@ -52,9 +52,6 @@ from farandole.cluster.routing import ShortestPaths
 from farandole.errors import FormatError, UnsupportedError, UsageError
 from farandole.units import parse_bandwidth, parse_time, parse_time_per_byte
 
-FORMAT = "farandole-cluster"
-VERSION = 1
-
 
 class RankEntry(msgspec.Struct, forbid_unknown_fields=True):
     """Where ranks sit."""
@@ -166,7 +163,7 @@ def build(entry: ClusterFile) -> Cluster:
         router=router,
         startup_s=parse_time(entry.startup),
         reduce_s_per_byte=parse_time_per_byte(entry.reduce),
-        summary=f"{len(ranks)} ranks on {len(host_numbers)} hosts",
+        summary="",
         **columns,
     )
     for slow in entry.slow:

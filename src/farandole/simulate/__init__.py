@@ -18,10 +18,11 @@ Where no two messages share a link, this is the alpha-beta-gamma model of ``fara
 alpha = startup + latency.
 """
 
+from farandole.simulate.compare import Comparison, compare
 from farandole.simulate.result import LinkLoad, Simulation
 from farandole.simulate.rounds import Overlap
 from farandole.simulate.settings import Settings
 from farandole.simulate.single import simulate
 from farandole.simulate.worlds import predict
 
-__all__ = ["LinkLoad", "Overlap", "Settings", "Simulation", "predict", "simulate"]
+__all__ = ["Comparison", "LinkLoad", "Overlap", "Settings", "Simulation", "compare", "predict", "simulate"]
