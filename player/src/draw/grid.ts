@@ -5,7 +5,7 @@ import type { Frame } from '../model/frame';
 import type { Provenance } from '../model/provenance';
 import type { Run } from '../model/run';
 import { chunkLabel } from '../model/text';
-import { arrowhead, bent } from './curve';
+import { arrowhead, bent, type Curve } from './curve';
 import { chunkColour, FONT, textOn, type Theme } from './theme';
 import { drawToken } from './token';
 
@@ -19,8 +19,8 @@ export interface GridView {
   marked: Set<number>;
   /** Cells with a problem, as `rank * chunks + chunk`. */
   faulty: Set<number>;
-  /** Whether transfers are drawn as well. */
-  arrows: boolean;
+  /** Transfers that a problem is about. */
+  faultyTransfers: Set<number>;
 }
 
 /** Above this many transfers at once, only cells are drawn: arrows would be a grey area. */
@@ -36,15 +36,16 @@ export function drawGrid(ctx: CanvasRenderingContext2D, view: GridView): void {
     }
   }
   ctx.globalAlpha = 1;
+  if (run.origin && layout.stepX < 24) drawBlocks(ctx, view, run.origin);
   if (provenance) drawProvenance(ctx, view, provenance);
-  else if (view.arrows && layout.columns * layout.rows <= 1024) drawTransfers(ctx, view);
+  else drawTransfers(ctx, view);
   for (const cell of view.faulty) {
     const [rank, chunk] = [Math.floor(cell / run.schedule.chunks), cell % run.schedule.chunks];
-    if (rank < layout.rows && chunk < layout.columns) outline(ctx, view, rank, chunk, view.theme.danger, [4, 2]);
+    if (rank < layout.rows && chunk < layout.columns) outline(ctx, view, rank, chunk, view.theme.danger, 2);
   }
 }
 
-function drawLabels(ctx: CanvasRenderingContext2D, { layout, run, theme, provenance }: GridView): void {
+function drawLabels(ctx: CanvasRenderingContext2D, { layout, theme, provenance }: GridView): void {
   ctx.textBaseline = 'middle';
   const everyRow = Math.max(1, Math.ceil(11 / layout.stepY));
   ctx.font = `500 12px ${FONT}`;
@@ -55,23 +56,52 @@ function drawLabels(ctx: CanvasRenderingContext2D, { layout, run, theme, provena
     ctx.fillText(text, layout.left - 8, cellY(layout, rank) + layout.height / 2);
   }
   ctx.textAlign = 'center';
-  const widest = `${layout.columns - 1}`.length * 7 + 6;
-  const everyColumn = Math.max(1, Math.ceil(widest / layout.stepX));
-  for (let chunk = 0; chunk < layout.columns; chunk += everyColumn) {
+  if (layout.stepX < 24) {
+    drawThinLabels(ctx, layout, theme);
+    return;
+  }
+  ctx.font = `600 11.5px ${FONT}`;
+  for (let chunk = 0; chunk < layout.columns; chunk++) {
     const x = cellX(layout, chunk) + layout.width / 2;
     const colour = chunkColour(theme, chunk);
     const text = layout.stepX >= 62 ? `chunk ${chunk}` : `${chunk}`;
-    ctx.font = `600 11.5px ${FONT}`;
-    const width = Math.min(Math.max(ctx.measureText(text).width + 12, 18), Math.max(layout.width, widest));
+    const width = Math.min(ctx.measureText(text).width + 12, layout.width);
     ctx.globalAlpha = provenance && provenance.chunk !== chunk ? 0.35 : 1;
     ctx.fillStyle = colour;
     ctx.beginPath();
-    ctx.roundRect(x - width / 2, 3, width, 18, run.schedule.chunks > 1 && layout.stepX < 22 ? 3 : 9);
+    ctx.roundRect(x - width / 2, 3, width, 18, 9);
     ctx.fill();
     ctx.fillStyle = textOn(colour);
     ctx.fillText(text, x, 12.5);
   }
   ctx.globalAlpha = 1;
+}
+
+/** Many columns: a stripe of the chunk's colour over each, and the numbers of some. */
+function drawThinLabels(ctx: CanvasRenderingContext2D, layout: GridLayout, theme: Theme): void {
+  const room = `${layout.columns - 1}`.length * 7 + 8;
+  const every = [1, 2, 4, 8, 16, 32].find((step) => step * layout.stepX >= room) ?? 64;
+  ctx.font = `500 11px ${FONT}`;
+  for (let chunk = 0; chunk < layout.columns; chunk++) {
+    ctx.fillStyle = chunkColour(theme, chunk);
+    ctx.fillRect(cellX(layout, chunk), 20, layout.width, 5);
+    ctx.fillStyle = theme.soft;
+    if (chunk % every === 0) ctx.fillText(`${chunk}`, cellX(layout, chunk) + layout.width / 2, 11);
+  }
+}
+
+/** Many columns: a line between the chunks of one rank and those of the next. */
+function drawBlocks(ctx: CanvasRenderingContext2D, { layout, theme }: GridView, origin: Int32Array): void {
+  ctx.strokeStyle = theme.faint;
+  ctx.lineWidth = 1;
+  for (let chunk = 1; chunk < layout.columns; chunk++) {
+    if (origin[chunk] === origin[chunk - 1]) continue;
+    const x = cellX(layout, chunk) - (layout.stepX - layout.width) / 2;
+    ctx.beginPath();
+    ctx.moveTo(x, 18);
+    ctx.lineTo(x, cellY(layout, layout.rows));
+    ctx.stroke();
+  }
 }
 
 function drawCell(ctx: CanvasRenderingContext2D, view: GridView, rank: number, chunk: number): void {
@@ -97,17 +127,17 @@ function drawCell(ctx: CanvasRenderingContext2D, view: GridView, rank: number, c
   } else if (count > 0) {
     const bar = barHeight(height);
     ctx.save();
-    ctx.clip();
-    drawSegments(ctx, view, cell * words, { x, y: y + height - bar, width, height: bar }, colour);
-    if (bar === height && width > 30 && height > 13) {
-      ctx.fillStyle = theme.cell;
-      ctx.globalAlpha = alpha * 0.78;
-      ctx.fillRect(x + width / 2 - 15, y + height / 2 - 7, 30, 14);
-      ctx.globalAlpha = alpha;
+    if (width / run.schedule.ranks < 2.4 && bar === height) {
+      ctx.globalAlpha = alpha * (0.14 + (0.6 * count) / run.whole);
+      ctx.fillStyle = colour;
+      ctx.fill();
+    } else {
+      ctx.clip();
+      drawSegments(ctx, view, cell * words, { x, y: y + height - bar, width, height: bar }, colour);
     }
     ctx.restore();
   }
-  if (width > 5 && height > 5) {
+  if (width > 14 && height > 9) {
     ctx.lineWidth = 1;
     ctx.strokeStyle = count > 0 ? colour : theme.line;
     if (count === 0) ctx.setLineDash([3, 3]);
@@ -119,12 +149,12 @@ function drawCell(ctx: CanvasRenderingContext2D, view: GridView, rank: number, c
     ctx.strokeStyle = theme.ink;
     ctx.strokeRect(x + 2.5, y + 2.5, width - 5, height - 5);
   }
-  if (count > 0 && width > 24 && height > 13) label(ctx, view, { x, y, width, height }, count, complete, chunk, rank);
-  if (frame.fresh.has(cell) && !view.provenance) outline(ctx, view, rank, chunk, theme.ink, []);
+  if (count > 0 && width > 24 && (height > 19 || (complete && height > 13))) label(ctx, view, { x, y, width, height }, count, complete, chunk, rank);
+  if (frame.fresh.has(cell) && !view.provenance) outline(ctx, view, rank, chunk, theme.ink);
 }
 
 /** The segments lie along the bottom where there is room for words above them. */
-const barHeight = (height: number): number => (height > 30 ? Math.min(18, height * 0.3) : height);
+const barHeight = (height: number): number => (height > 30 ? Math.min(18, height * 0.3) : height > 19 ? 6 : height);
 
 function label(
   ctx: CanvasRenderingContext2D,
@@ -136,7 +166,7 @@ function label(
   rank: number,
 ): void {
   const tall = box.height > 30;
-  const middle = tall && !complete ? box.y + (box.height - barHeight(box.height)) / 2 + 1 : box.y + box.height / 2 + 0.5;
+  const middle = box.height > 19 && !complete ? box.y + (box.height - barHeight(box.height)) / 2 + 1 : box.y + box.height / 2 + 0.5;
   ctx.font = `600 ${tall ? 13 : 11}px ${FONT}`;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
@@ -173,23 +203,26 @@ function drawSegments(
   }
 }
 
-function outline(
-  ctx: CanvasRenderingContext2D,
-  { layout }: GridView,
-  rank: number,
-  chunk: number,
-  colour: string,
-  dash: number[],
-): void {
-  if (layout.width < 6) return;
+function outline(ctx: CanvasRenderingContext2D, { layout }: GridView, rank: number, chunk: number, colour: string, apart = 0): void {
+  if (layout.width < 4) return;
   ctx.lineWidth = layout.width > 16 ? 2.5 : 1.5;
   ctx.strokeStyle = colour;
-  ctx.setLineDash(dash);
   ctx.beginPath();
   const roundness = Math.min(7, layout.width * 0.12, layout.height * 0.2);
-  ctx.roundRect(cellX(layout, chunk), cellY(layout, rank), layout.width, layout.height, roundness);
+  const [x, y] = [cellX(layout, chunk) - apart, cellY(layout, rank) - apart];
+  ctx.roundRect(x, y, layout.width + 2 * apart, layout.height + 2 * apart, roundness + apart);
   ctx.stroke();
-  ctx.setLineDash([]);
+}
+
+/** The line from one row to another in some columns: down beside their right edge, up beside their left. */
+function way(layout: GridLayout, first: number, last: number, src: number, dst: number): Curve {
+  const inset = Math.min(7, layout.width * 0.14);
+  const x = dst > src ? cellX(layout, last) + layout.width - inset : cellX(layout, first) + inset;
+  const from = { x, y: cellY(layout, src) + layout.height / 2 };
+  const to = { x, y: cellY(layout, dst) + layout.height / 2 };
+  const distance = Math.abs(to.y - from.y) || 1;
+  const bulge = Math.min(layout.stepX - layout.width + 2, 8 + distance * 0.03) / distance;
+  return bent(from, to, layout.height * 0.22, layout.height * 0.22, -bulge);
 }
 
 function drawTransfers(ctx: CanvasRenderingContext2D, view: GridView): void {
@@ -200,18 +233,13 @@ function drawTransfers(ctx: CanvasRenderingContext2D, view: GridView): void {
     if (!valid[transfer] || src[transfer] === dst[transfer]) continue;
     if (Math.max(src[transfer], dst[transfer]) >= layout.rows || chunk[transfer] >= layout.columns) continue;
     const last = Math.min(chunk[transfer] + count[transfer], layout.columns) - 1;
-    const column = (cellX(layout, chunk[transfer]) + cellX(layout, last) + layout.width) / 2;
-    const aside = Math.min(layout.width * 0.28, 26) * (dst[transfer] > src[transfer] ? 1 : -1);
-    const from = { x: column + aside, y: cellY(layout, src[transfer]) + layout.height / 2 };
-    const to = { x: column + aside, y: cellY(layout, dst[transfer]) + layout.height / 2 };
-    const distance = Math.abs(to.y - from.y);
-    const bulge = Math.min(layout.stepX * 0.34, 10 + distance * 0.06) / (distance || 1);
-    const curve = bent(from, to, layout.height * 0.2, layout.height * 0.2, -bulge / 2);
-    const colour = theme.ink;
+    const curve = way(layout, chunk[transfer], last, src[transfer], dst[transfer]);
+    const faulty = view.faultyTransfers.has(transfer);
+    const colour = faulty ? theme.danger : theme.ink;
     const dimmed = marked.size > 0 && !marked.has(transfer);
     ctx.globalAlpha = (mode === 'ahead' ? 0.5 : mode === 'done' ? 0.6 : 0.8) * (dimmed ? 0.3 : 1);
     ctx.strokeStyle = ctx.fillStyle = colour;
-    ctx.lineWidth = marked.has(transfer) ? 2.8 : 1.8;
+    ctx.lineWidth = marked.has(transfer) || faulty ? 2.8 : 1.8;
     ctx.setLineDash(mode === 'ahead' ? [4, 4] : []);
     ctx.beginPath();
     curve.trace(ctx);
@@ -234,21 +262,16 @@ function drawTransfers(ctx: CanvasRenderingContext2D, view: GridView): void {
 function drawProvenance(ctx: CanvasRenderingContext2D, view: GridView, provenance: Provenance): void {
   const { layout, theme } = view;
   if (provenance.chunk >= layout.columns) return;
-  const x = cellX(layout, provenance.chunk) + layout.width / 2;
-  ctx.strokeStyle = ctx.fillStyle = theme.ink;
-  for (const { src, dst } of provenance.hops) {
+  const faulty = [...view.faultyTransfers].map((transfer) => ({ transfer, src: view.run.schedule.src[transfer], dst: view.run.schedule.dst[transfer] }));
+  for (const { transfer, src, dst } of [...provenance.hops, ...faulty]) {
+    ctx.strokeStyle = ctx.fillStyle = view.faultyTransfers.has(transfer) ? theme.danger : theme.ink;
     if (Math.max(src, dst) >= layout.rows || src === dst) continue;
-    const aside = Math.min(layout.width * 0.3, 24) * (dst > src ? 1 : -1);
-    const from = { x: x + aside, y: cellY(layout, src) + layout.height / 2 };
-    const to = { x: x + aside, y: cellY(layout, dst) + layout.height / 2 };
-    const distance = Math.abs(to.y - from.y);
-    const bulge = Math.min(layout.stepX * 0.4, 8 + distance * 0.08) / (distance || 1);
-    const curve = bent(from, to, layout.height * 0.15, layout.height * 0.15, -bulge / 2);
+    const curve = way(layout, provenance.chunk, provenance.chunk, src, dst);
     ctx.lineWidth = layout.stepX > 20 ? 2 : 1;
     ctx.beginPath();
     curve.trace(ctx);
     ctx.stroke();
     arrowhead(ctx, curve.points[1], curve.angle, Math.min(8, layout.stepY * 0.6));
   }
-  outline(ctx, view, provenance.rank, provenance.chunk, theme.accent, []);
+  outline(ctx, view, provenance.rank, provenance.chunk, theme.accent);
 }

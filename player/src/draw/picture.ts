@@ -14,6 +14,8 @@ export interface PictureView {
   frame: Frame;
   theme: Theme;
   places: Places;
+  /** Pairs of ranks joined by a faint line; null for none. */
+  skeleton: [number, number][] | null;
   width: number;
   height: number;
   provenance: Provenance | null;
@@ -21,6 +23,8 @@ export interface PictureView {
   /** Ranks that wait for each other in a circle, as pairs. */
   waits: [number, number][];
   faultyRank: number;
+  /** Transfers that a problem is about. */
+  faulty: Set<number>;
 }
 
 /** Above this many transfers at once, they are thin straight lines without heads and numbers. */
@@ -40,7 +44,8 @@ export function drawPicture(ctx: CanvasRenderingContext2D, view: PictureView): v
   const { places, width, height, run, provenance } = view;
   const { points, radius } = placed(places, width, height);
   drawGroups(ctx, view, points, radius);
-  if (run.cluster) drawLinks(ctx, view, points);
+  if (run.cluster && places.ofNode.length > run.schedule.ranks) drawLinks(ctx, view, points);
+  else if (view.skeleton) drawSkeleton(ctx, view, points, view.skeleton);
   const curves = new Map<number, Curve>();
   const curveOf = (transfer: number): Curve => {
     let curve = curves.get(transfer);
@@ -59,7 +64,7 @@ function curveFor(view: PictureView, points: Point[], radius: number, transfer: 
   const { run, places } = view;
   const [src, dst] = [run.schedule.src[transfer], run.schedule.dst[transfer]];
   if (src === dst) return loop(points[src], radius);
-  const route = places.kind === 'levels' ? routeOf(run, src, dst) : null;
+  const route = places.points.length > run.schedule.ranks ? routeOf(run, src, dst) : null;
   if (route && run.cluster) {
     const { links } = run.cluster;
     const nodes = [links.src[route[0]], ...route.map((link) => links.dst[link])];
@@ -78,36 +83,58 @@ export function routeOf(run: Run, src: number, dst: number): number[] | null {
   return null;
 }
 
-function drawGroups(ctx: CanvasRenderingContext2D, { places, theme, run }: PictureView, points: Point[], radius: number): void {
+function drawGroups(ctx: CanvasRenderingContext2D, view: PictureView, points: Point[], radius: number): void {
+  const { places, theme } = view;
   ctx.save();
-  ctx.strokeStyle = theme.dark ? '#222835' : '#e9ebf0';
-  ctx.lineCap = ctx.lineJoin = 'round';
-  ctx.lineWidth = radius * 2 + Math.min(radius, 14) + 6;
-  for (const group of places.groups) {
+  ctx.fillStyle = ctx.strokeStyle = theme.dark ? '#1e2430' : '#eceef3';
+  for (const hull of placed({ ...places, points: places.hulls }, view.width, view.height).points.keys()) {
+    const least = Math.min(view.width, view.height) / 2;
+    const { x, y, radius: reach } = places.hulls[hull];
     ctx.beginPath();
-    group.forEach((rank, i) => {
-      const { x, y } = points[rank];
-      if (i === 0) ctx.moveTo(x, y + 0.01);
-      ctx.lineTo(x, y);
-    });
+    ctx.arc(view.width / 2 + x * least, view.height / 2 + y * least, reach * least, 0, 2 * Math.PI);
+    ctx.fill();
+  }
+  if (places.kind === 'levels') drawHosts(ctx, view, points, radius);
+  ctx.restore();
+}
+
+/** The ranks of a host lie in one bar, with its name below. */
+function drawHosts(ctx: CanvasRenderingContext2D, { places, theme }: PictureView, points: Point[], radius: number): void {
+  ctx.lineCap = 'round';
+  ctx.lineWidth = radius * 2 + Math.min(radius, 14);
+  for (const group of places.groups) {
+    const [first, last] = [points[group[0]], points[group[group.length - 1]]];
+    ctx.beginPath();
+    ctx.moveTo(first.x, first.y);
+    ctx.lineTo(last.x + 0.01, last.y);
     ctx.stroke();
   }
-  ctx.restore();
-  if (places.kind === 'levels' && run.cluster && places.groups.length && places.groups.length <= 16) {
-    ctx.fillStyle = theme.soft;
-    ctx.font = `500 11px ${FONT}`;
-    ctx.textAlign = 'center';
-    ctx.textBaseline = 'top';
-    places.groups.forEach((group, host) => {
-      const x = group.reduce((sum, rank) => sum + points[rank].x, 0) / group.length;
-      ctx.fillText(places.groups.length > 8 ? `${host}` : `host ${host}`, x, points[group[0]].y + radius + 12);
-    });
+  if (places.groups.length > 16) return;
+  ctx.fillStyle = theme.soft;
+  ctx.font = `500 11px ${FONT}`;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'top';
+  places.groups.forEach((group, host) => {
+    const x = group.reduce((sum, rank) => sum + points[rank].x, 0) / group.length;
+    ctx.fillText(places.groups.length > 6 ? `${host}` : `host ${host}`, x, points[group[0]].y + radius + 14);
+  });
+}
+
+/** Who ever talks to whom, so that one sees the shape also where nothing moves just now. */
+function drawSkeleton(ctx: CanvasRenderingContext2D, { theme }: PictureView, points: Point[], pairs: [number, number][]): void {
+  ctx.strokeStyle = theme.line;
+  ctx.lineWidth = 1.5;
+  ctx.beginPath();
+  for (const [a, b] of pairs) {
+    ctx.moveTo(points[a].x, points[a].y);
+    ctx.lineTo(points[b].x, points[b].y);
   }
+  ctx.stroke();
 }
 
 /** Every link of the cluster as a thin line, thicker the more transfers are on it. */
 function drawLinks(ctx: CanvasRenderingContext2D, { run, places, frame, theme }: PictureView, points: Point[]): void {
-  if (!run.cluster || places.kind !== 'levels') return;
+  if (!run.cluster) return;
   const { links } = run.cluster;
   const load = new Map<number, number>();
   for (const { transfer, mode } of frame.flights) {
@@ -140,7 +167,9 @@ function drawFlights(ctx: CanvasRenderingContext2D, view: PictureView, curveOf: 
     const dimmed = marked.size > 0 && !marked.has(transfer);
     ctx.strokeStyle = ctx.fillStyle = chunkColour(theme, run.schedule.chunk[transfer]);
     ctx.globalAlpha = (mode === 'ahead' ? 0.55 : 0.9) * (dimmed ? 0.15 : 1) * (many ? 0.35 : 1);
-    ctx.lineWidth = many ? 0.7 : marked.has(transfer) ? 4 : mode === 'ahead' ? 1.8 : 2.4;
+    const faulty = view.faulty.has(transfer);
+    if (faulty) ctx.strokeStyle = ctx.fillStyle = theme.danger;
+    ctx.lineWidth = many ? 0.7 : marked.has(transfer) || faulty ? 4 : mode === 'ahead' ? 1.8 : 2.4;
     ctx.setLineDash(mode === 'ahead' && !many ? [5, 5] : []);
     ctx.beginPath();
     curve.trace(ctx);
@@ -157,8 +186,9 @@ function drawTokens(ctx: CanvasRenderingContext2D, view: PictureView, curveOf: (
   const full = Math.min(Math.max(radius * 0.8, 6), 28);
   for (const { transfer, mode, fraction } of frame.flights) {
     if (!run.schedule.valid[transfer] || (marked.size > 0 && !marked.has(transfer))) continue;
-    const place = mode === 'moving' ? fraction : frame.flights.length > 64 ? -1 : 0.5;
-    if (place < 0) continue;
+    const crowded = frame.flights.length > 2 * run.schedule.ranks && !marked.has(transfer);
+    if (mode !== 'moving' && crowded) continue;
+    const place = mode === 'moving' ? fraction : 0.5;
     ctx.globalAlpha = mode === 'ahead' ? 0.75 : 1;
     drawToken(ctx, theme, curveOf(transfer).at(place), {
       label: chunkLabel(run.schedule, transfer),
@@ -174,9 +204,10 @@ function drawRoutes(ctx: CanvasRenderingContext2D, view: PictureView, curveOf: (
   const { theme } = view;
   const colour = chunkColour(theme, provenance.chunk);
   const labelled = provenance.hops.length <= 48;
-  for (const { transfer } of provenance.hops) {
+  const hops = provenance.hops.map((hop) => hop.transfer);
+  for (const transfer of new Set([...hops, ...view.faulty])) {
     const curve = curveOf(transfer);
-    ctx.strokeStyle = ctx.fillStyle = colour;
+    ctx.strokeStyle = ctx.fillStyle = view.faulty.has(transfer) ? theme.danger : colour;
     ctx.lineWidth = 3.5;
     ctx.beginPath();
     curve.trace(ctx);

@@ -2,8 +2,9 @@
  * Where the ranks stand in the picture. Three arrangements, chosen from the data alone:
  *
  * - *tree*, where the transfers of the whole schedule form a tree: the busiest rank on top;
- * - *levels*, where a cluster has nodes besides the ranks (switches, NICs): ranks below, the others above;
- * - *ring* otherwise: a circle, with a gap between groups that talk among themselves first, or between hosts.
+ * - *levels*, where a cluster has several nodes besides the ranks (switches, NICs): ranks below, the others above;
+ * - *ring* otherwise: a circle, or one circle per group of ranks that talk among themselves first, or per host;
+ *   a cluster's single switch stands in the middle.
  */
 import type { ClusterData } from '../model/payload';
 import type { Schedule } from '../model/schedule';
@@ -23,15 +24,25 @@ export interface Places {
   radius: number;
   /** Ranks that stand together, where there is more than one such group. */
   groups: number[][];
+  /** The circles that hold the groups, in a ring of rings; empty elsewhere. */
+  hulls: (Point & { radius: number })[];
 }
 
-export function placesOf(schedule: Schedule, cluster: ClusterData | null): Places {
-  if (cluster && cluster.nodes.length > new Set(cluster.rank_node).size) return levels(schedule, cluster);
-  const parents = cluster ? null : treeParents(schedule);
-  if (parents) return tree(schedule.ranks, parents);
-  const groups = cluster ? byKey(cluster.rank_host) : firstGroups(schedule);
-  const places = ring(groups);
-  return cluster ? { ...places, ofNode: nodesOfRanks(cluster) } : places;
+/** The places for a picture whose height is `aspect` times its width. */
+export function placesOf(schedule: Schedule, cluster: ClusterData | null, aspect = 1): Places {
+  if (!cluster) {
+    const parents = treeParents(schedule);
+    return parents ? tree(schedule.ranks, parents) : ring(firstGroups(schedule), aspect);
+  }
+  const hubs = cluster.nodes.length - new Set(cluster.rank_node).size;
+  if (hubs > 1) return levels(schedule, cluster);
+  const places = ring(byKey(cluster.rank_host), aspect);
+  const ofNode = nodesOfRanks(cluster);
+  if (hubs === 1) {
+    ofNode[ofNode.indexOf(-1)] = places.points.length;
+    places.points.push({ x: 0, y: 0 });
+  }
+  return { ...places, ofNode };
 }
 
 function nodesOfRanks(cluster: ClusterData): number[] {
@@ -44,6 +55,18 @@ function byKey(keys: number[]): number[][] {
   const groups = new Map<number, number[]>();
   keys.forEach((key, rank) => groups.set(key, [...(groups.get(key) ?? []), rank]));
   return [...groups.values()];
+}
+
+/** The pairs of ranks that exchange anything, each once; null where there are so many that lines say nothing. */
+export function skeleton(schedule: Schedule): [number, number][] | null {
+  const pairs = new Map<number, [number, number]>();
+  for (let t = 0; t < schedule.src.length; t++) {
+    const [a, b] = [Math.min(schedule.src[t], schedule.dst[t]), Math.max(schedule.src[t], schedule.dst[t])];
+    if (!schedule.valid[t] || a === b) continue;
+    pairs.set(a * schedule.ranks + b, [a, b]);
+    if (pairs.size > 3 * schedule.ranks) return null;
+  }
+  return [...pairs.values()];
 }
 
 /** The connected parts of the first phase, where each has at least two ranks; otherwise all ranks together. */
@@ -65,24 +88,48 @@ export function firstGroups(schedule: Schedule): number[][] {
   return groups.every((group) => group.length > 1) ? groups : all;
 }
 
-function ring(groups: number[][]): Places {
-  const gap = groups.length > 1 ? 0.7 : 0;
-  const ranks = groups.reduce((sum, group) => sum + group.length, 0);
-  const slots = ranks + gap * groups.length;
-  const points = new Array<Point>(ranks);
-  const middleOfFirst = groups.length > 1 ? (Math.PI * (groups[0].length - 1)) / slots : 0;
-  const turn = ranks === 2 ? Math.PI : -Math.PI / 2 - middleOfFirst;
-  let slot = 0;
-  for (const group of groups) {
-    for (const rank of group) {
-      const angle = turn + (2 * Math.PI * slot) / slots;
-      points[rank] = { x: 0.76 * Math.cos(angle), y: 0.76 * Math.sin(angle) };
-      slot++;
-    }
-    slot += gap;
+const EDGE = 0.94;
+
+function ring(groups: number[][], aspect: number): Places {
+  const large = groups.filter((group) => group.length > 1);
+  if (groups.length > 1 && large.length > 0) return ringOfRings(groups, aspect);
+  const ranks = groups.flat();
+  const radius = Math.min(0.22, EDGE * share(ranks.length));
+  const points = circle({ x: 0, y: 0 }, EDGE - radius, ranks);
+  return { kind: 'ring', points, ofNode: [], radius, groups: [], hulls: [] };
+}
+
+/** The radius of a rank, on a circle that n ranks stand on with their outer sides at distance 1. */
+function share(n: number): number {
+  const half = 0.6 * Math.sin(Math.PI / Math.max(n, 3));
+  return half / (1 + half);
+}
+
+function circle(centre: Point, reach: number, ranks: number[]): Point[] {
+  const points: Point[] = [];
+  const turn = ranks.length === 2 ? Math.PI : -Math.PI / 2 - (ranks.length === 4 ? Math.PI / 4 : 0);
+  ranks.forEach((rank, i) => {
+    const angle = (ranks.length === 4 && centre.x === 0 && centre.y === 0 ? -Math.PI / 2 : turn) + (2 * Math.PI * i) / ranks.length;
+    points[rank] = { x: centre.x + reach * Math.cos(angle), y: centre.y + reach * Math.sin(angle) };
+  });
+  return points;
+}
+
+function ringOfRings(groups: number[][], aspect: number): Places {
+  const most = Math.max(...groups.map((group) => group.length));
+  const half = Math.sin(Math.PI / groups.length);
+  const long = EDGE * Math.max(aspect, 1 / aspect);
+  const hull = (groups.length === 2 ? Math.min(EDGE, long / 2) : (EDGE * half) / (1 + half)) * 0.94;
+  const centres = circle({ x: 0, y: 0 }, EDGE - hull, groups.map((_, i) => i));
+  if (groups.length === 2) {
+    const away = Math.min(long - hull, hull * 1.2);
+    [-away, away].forEach((at, i) => (centres[i] = aspect >= 1 ? { x: 0, y: at } : { x: at, y: 0 }));
   }
-  const spacing = 2 * 0.76 * Math.sin(Math.PI / Math.max(slots, 3));
-  return { kind: 'ring', points, ofNode: [], radius: Math.min(0.22, spacing * 0.3), groups: groups.length > 1 ? groups : [] };
+  const radius = Math.min(0.2, hull * 0.9 * share(most));
+  const points: Point[] = [];
+  groups.forEach((group, i) => Object.assign(points, circle(centres[i], hull * 0.9 - radius, group)));
+  const hulls = centres.map((centre) => ({ ...centre, radius: hull }));
+  return { kind: 'ring', points, ofNode: [], radius, groups, hulls };
 }
 
 /** Each rank's parent if the transfers of the whole schedule, ways apart, form a tree; null if they do not. */
@@ -132,11 +179,11 @@ function tree(ranks: number, parents: number[]): Places {
   place(root, 0);
   const wide = Math.max(leaves - 1, 1);
   for (const point of points) {
-    point.x = leaves > 1 ? (point.x / wide) * 1.7 - 0.85 : 0;
-    point.y = (point.y / Math.max(deepest, 1)) * 1.5 - 0.75;
+    point.x = leaves > 1 ? (point.x / wide) * 1.64 - 0.82 : 0;
+    point.y = (point.y / Math.max(deepest, 1)) * 1.6 - 0.8;
   }
-  const radius = Math.min(0.17, (1.7 / wide) * 0.36, (1.5 / Math.max(deepest, 1)) * 0.3);
-  return { kind: 'tree', points, ofNode: [], radius, groups: [] };
+  const radius = Math.min(0.16, (1.64 / wide) * 0.4, (1.6 / Math.max(deepest, 1)) * 0.3);
+  return { kind: 'tree', points, ofNode: [], radius, groups: [], hulls: [] };
 }
 
 function levels(schedule: Schedule, cluster: ClusterData): Places {
@@ -175,7 +222,8 @@ function levels(schedule: Schedule, cluster: ClusterData): Places {
   }
   spread(order.filter((node) => level[node] >= 0).map((node) => points[ofNode[node]]));
   const radius = Math.min(0.15, slots ? (1.7 / slots) * 0.36 : 0.15);
-  return { kind: 'levels', points, ofNode, radius, groups: groups.length > 1 ? groups : [] };
+  const apart = groups.length > 1 && groups.some((group) => group.length > 1);
+  return { kind: 'levels', points, ofNode, radius, groups: apart ? groups : [], hulls: [] };
 }
 
 /** Move apart nodes of one level that would stand on the same spot. */

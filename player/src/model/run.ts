@@ -2,7 +2,7 @@
 import { column, type ClusterData, type ProblemData, type RunData } from './payload';
 import { size } from './bits';
 import { provenanceOf, writersOf, type Provenance } from './provenance';
-import { maskOf, readSchedule, type Schedule } from './schedule';
+import { carries, maskOf, readSchedule, type Schedule } from './schedule';
 import { timelineOf, type Timeline } from './timeline';
 import { readTrace, type Trace } from './trace';
 
@@ -53,4 +53,16 @@ export function contributionCount(run: Run, state: Uint32Array, rank: number, ch
 export function problemPosition(run: Run, problem: ProblemData): number {
   if (problem.waits.length > 0) return 0;
   return problem.round < 0 ? run.schedule.rounds : Math.min(problem.round + 1, run.schedule.rounds);
+}
+
+/** The transfers of a problem's round that carry its chunk to or from its rank. */
+export function transfersOf(schedule: Schedule, problem: ProblemData): number[] {
+  if (problem.round < 0 || problem.round >= schedule.rounds) return [];
+  const found: number[] = [];
+  for (let t = schedule.first[problem.round]; t < schedule.first[problem.round + 1]; t++) {
+    if (!schedule.valid[t] || !carries(schedule, t, problem.chunk)) continue;
+    const end = problem.rule === 'not-held' && !schedule.reduce[t] ? schedule.src[t] : schedule.dst[t];
+    if (end === problem.rank) found.push(t);
+  }
+  return found;
 }

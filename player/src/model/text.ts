@@ -49,3 +49,6 @@ export function bytes(count: number): string {
   const [factor, unit] = SIZES.find(([f]) => count >= f) ?? SIZES[3];
   return `${Number((count / factor).toPrecision(3))} ${unit}`;
 }
+
+/** A part of a sentence as a whole one. */
+export const sentence = (text: string): string => (text ? `${text[0].toUpperCase()}${text.slice(1)}.` : '');

@@ -120,7 +120,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     """A problem; the page says the round itself, as it counts rounds from 1 like the captions."""
     return {
         "rule": problem.rule,
-        "message": _sentence(problem.message.removeprefix(f"round {problem.round}: ")),
+        "message": problem.message.removeprefix(f"round {problem.round}: "),
         "rank": problem.rank,
         "round": problem.round,
         "chunk": problem.chunk,
@@ -129,6 +129,3 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "waits": [list(pair) for pair in problem.waits],
     }
 
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else text
