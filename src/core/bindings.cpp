@@ -105,6 +105,33 @@ std::function<void()> callback(nb::object function) {
   };
 }
 
+// The memory of an object that has the buffer protocol, if it is contiguous and has so many bytes.
+class Memory {
+ public:
+  Memory(nb::handle object, std::int64_t bytes, bool writable) {
+    int wanted = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
+    held_ = PyObject_GetBuffer(object.ptr(), &buffer_, wanted) == 0;
+    if (!held_) PyErr_Clear();
+    fits_ = held_ && buffer_.len == bytes;
+  }
+  ~Memory() {
+    if (held_) PyBuffer_Release(&buffer_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  bool fits() const { return fits_; }
+  std::byte* data() const { return static_cast<std::byte*>(buffer_.buf); }
+  // Whether the two are the same memory, or have none in common.
+  bool is_or_is_apart_from(const Memory& other) const {
+    return data() == other.data() || data() + buffer_.len <= other.data() || other.data() + other.buffer_.len <= data();
+  }
+
+ private:
+  Py_buffer buffer_{};
+  bool held_ = false, fits_ = false;
+};
+
 // What is in flight: a collective or a message. `message` is null for a collective.
 class Work {
  public:
@@ -172,6 +199,19 @@ class Runner {
     {
       nb::gil_scoped_release released;
       verdict = progress_.run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted);
+    }
+    return outcome(verdict);
+  }
+
+  // As run, on two arrays. (-1, -1), and nothing done, where they are not plain memory of the right size.
+  Outcome run_arrays(const Plan& plan, nb::handle input, nb::handle output, std::int64_t input_bytes, std::int64_t output_bytes,
+                     double timeout_s) {
+    Memory from(input, input_bytes, false), to(output, output_bytes, true);
+    if (!from.fits() || !to.fits() || !from.is_or_is_apart_from(to)) return {-1, -1};
+    Verdict verdict;
+    {
+      nb::gil_scoped_release released;
+      verdict = progress_.run(plan, from.data(), to.data(), timeout_s, kInterrupted);
     }
     return outcome(verdict);
   }
@@ -266,6 +306,8 @@ NB_MODULE(_core, module) {
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("fingerprint"), nb::arg("text"))
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
+      .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("input_bytes"),
+           nb::arg("output_bytes"), nb::arg("timeout_s"))
       .def("submit", &Runner::submit, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"),
            nb::arg("when_done").none())
       .def("message", &Runner::message, nb::arg("receives"), nb::arg("address"), nb::arg("bytes"), nb::arg("dtype"),

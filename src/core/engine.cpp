@@ -55,7 +55,11 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
     return false;
   }
   auto now = Clock::now();
-  if (now < next_look_) return true;
+  if (!deadline_) {
+    auto limit = std::chrono::duration<double>(std::min(watch.timeout_s, 1e9));  // a deadline so far off is none
+    deadline_ = now + std::chrono::duration_cast<Clock::duration>(limit);
+  }
+  if (now < next_look_ && now < *deadline_) return true;
   next_look_ = now + kLookEvery;
   find_dead(process_fds_, dead_);
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
@@ -69,7 +73,7 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   }
   if ((*watch.interrupted)()) {
     verdict = {Failure::interrupted, rank_};
-  } else if (now >= watch.deadline) {
+  } else if (now >= *deadline_) {
     verdict = {Failure::late, peer};
   }
   return verdict.failure == Failure::none;
@@ -152,9 +156,8 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
   std::memcpy(text, plan.text.c_str(), std::min(plan.text.size() + 1, kTextBytes));
   line.entered.store(call_, std::memory_order_release);
 
-  // The clock is read only by ranks that have to wait for long; a deadline so far off is none.
-  auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(timeout_s, 1e9)));
-  Watch watch{patience, Clock::now() + limit, &interrupted};
+  Watch watch{patience, timeout_s, &interrupted};
+  deadline_.reset();  // the clock is read only by ranks that have to wait for long
   Verdict verdict;
   auto give_up = [&] {
     segment_->break_with(rank_, verdict.peer, verdict.failure);

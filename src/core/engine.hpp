@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ class Engine {
   std::vector<std::uint64_t> checked_;  // the last call in which each rank's fingerprint was compared
   std::vector<bool> dead_;
   Clock::time_point next_look_{};
+  std::optional<Clock::time_point> deadline_;  // of this call
 };
 
 }  // namespace farandole

@@ -219,15 +219,20 @@ void fold_block(T* output, Load load, std::size_t count, std::size_t n) {
   }
 }
 
-// Divide n elements by a whole number; whole numbers are cut off towards zero.
+// Divide n elements by a whole number, which may be larger than T holds; whole numbers are cut off towards zero.
 template <class T>
 void divide(T* values, std::int64_t divisor, std::size_t n) {
   if constexpr (requires { values->im; }) {
     auto by = static_cast<decltype(values->re)>(divisor);
     for (std::size_t i = 0; i < n; ++i) values[i] = {values[i].re / by, values[i].im / by};
-  } else {
+  } else if constexpr (T(1) / T(2) != T(0)) {
     auto by = static_cast<T>(divisor);
-    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(values[i] / by);
+    for (std::size_t i = 0; i < n; ++i) values[i] = values[i] / by;
+  } else if constexpr (T(-1) < T(0)) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(std::int64_t{values[i]} / divisor);
+  } else {
+    auto by = static_cast<std::uint64_t>(divisor);
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(std::uint64_t{values[i]} / by);
   }
 }
 

@@ -24,7 +24,7 @@ struct Patience {
 // What a rank that has waited for long looks at besides the counter.
 struct Watch {
   Patience patience;
-  Clock::time_point deadline;
+  double timeout_s;
   const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
 };
 

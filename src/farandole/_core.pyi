@@ -1,6 +1,9 @@
 """The native engine: runs compiled schedules over memory that processes share."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 CALL_TEXT_BYTES: int
 ANY_RANK: int
@@ -46,6 +49,15 @@ class Runner:
         text: str,
     ) -> Plan: ...
     def run(self, plan: Plan, input: int, output: int, timeout_s: float) -> tuple[int, int]: ...
+    def run_arrays(
+        self,
+        plan: Plan,
+        input: NDArray[Any],
+        output: NDArray[Any],
+        input_bytes: int,
+        output_bytes: int,
+        timeout_s: float,
+    ) -> tuple[int, int]: ...
     def submit(
         self, plan: Plan, input: int, output: int, timeout_s: float, when_done: Callable[[], None] | None
     ) -> Work: ...

@@ -126,6 +126,9 @@ class Planned:
     plan: _core.Plan
     layout: Layout
     schedule: Schedule
+    algorithm: str
+    input_bytes: int
+    output_bytes: int
 
 
 class Engine:
@@ -185,7 +188,14 @@ class Engine:
             fingerprint=call.fingerprint(),
             text=str(call),
         )
-        planned = self._plans[call] = Planned(plan, where, schedule)
+        planned = self._plans[call] = Planned(
+            plan=plan,
+            layout=where,
+            schedule=schedule,
+            algorithm=call.algorithm_name,
+            input_bytes=where.input_length(self.rank) * call.itemsize,
+            output_bytes=where.output_length(self.rank) * call.itemsize,
+        )
         if len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return planned
@@ -195,6 +205,15 @@ class Engine:
         failure, peer = self._runner.run(planned.plan, input_address, output_address, timeout_s)
         if failure:
             raise self.error(failure, peer, timeout_s)
+
+    def run_arrays(self, planned: Planned, source: Array, target: Array, timeout_s: float) -> bool:
+        """As ``run``, with no more ado; False, and nothing done, where the arrays are not plain memory."""
+        failure, peer = self._runner.run_arrays(
+            planned.plan, source, target, planned.input_bytes, planned.output_bytes, timeout_s
+        )
+        if failure > 0:
+            raise self.error(failure, peer, timeout_s)
+        return failure == 0
 
     def start(
         self,
@@ -214,11 +233,28 @@ class Engine:
         self, *, receives: bool, array: Array, peer: int, tag: int, timeout_s: float, waits: bool
     ) -> _core.Work:
         """Send a contiguous array to a rank, or receive one; ``waits`` says whether to return only when it is done."""
-        work = self._runner.message(
-            receives, address(array), array.nbytes, array.dtype.name, peer, tag, timeout_s, waits, None
+        memory = (address(array), array.nbytes, array.dtype.name)
+        return self.message_at(
+            *memory, receives=receives, peer=peer, tag=tag, timeout_s=timeout_s, waits=waits, keep=array
         )
+
+    def message_at(
+        self,
+        at: int,
+        size_bytes: int,
+        dtype: str,
+        *,
+        receives: bool,
+        peer: int,
+        tag: int,
+        timeout_s: float,
+        waits: bool,
+        keep: object,
+    ) -> _core.Work:
+        """As ``message``, for memory at an address; ``keep`` is kept alive until it is done."""
+        work = self._runner.message(receives, at, size_bytes, dtype, peer, tag, timeout_s, waits, None)
         if not waits:
-            self._keep_until_done(work, array)
+            self._keep_until_done(work, keep)
         return work
 
     def _keep_until_done(self, work: _core.Work, what: object) -> None:

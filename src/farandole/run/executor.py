@@ -9,7 +9,7 @@ import numpy as np
 
 from farandole.run.arrays import Array, address, readable
 from farandole.run.auto import choose
-from farandole.run.engine import Call, Engine, Planned, compiled
+from farandole.run.engine import PLANS_KEPT, Call, Engine, Planned, compiled
 from farandole.run.requests import Place, Request
 from farandole.run.work import Work
 from farandole.schedule import Schedule
@@ -36,9 +36,21 @@ class Executor:
         self.engine = engine
         self.timeout_s = timeout_s
         self.last_algorithm = ""
+        self._repeatable: dict[object, Planned] = {}
 
-    def run(self, request: Request, algorithm: Choice, timeout_s: float | None) -> Array | None:
-        """Carry out a request; its target."""
+    def repeat(self, key: object, source: Array, target: Array) -> bool:
+        """Carry out a call as ``run`` has done before for the same ``key``; False, and nothing done, if it cannot.
+
+        This is the way of a call that is made over and over; it costs no more than looking the plan up.
+        """
+        planned = self._repeatable.get(key)
+        if planned is None or self.engine is None:
+            return False
+        self.last_algorithm = planned.algorithm
+        return self.engine.run_arrays(planned, source, target, self.timeout_s)
+
+    def run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: object = None) -> Array | None:
+        """Carry out a request; its target. A call that depends on nothing but ``key`` can be repeated."""
         ready = _ready(request)
         if self.engine is None:
             self._alone(request, algorithm, ready)
@@ -46,6 +58,10 @@ class Executor:
             limit_s = self.timeout_s if timeout_s is None else timeout_s
             planned = self._planned(self.engine, request, algorithm)
             self.engine.run(planned, address(ready.memory), address(ready.work), limit_s)
+            if key is not None:
+                if len(self._repeatable) >= PLANS_KEPT:
+                    self._repeatable.clear()
+                self._repeatable[key] = planned
         if ready.finish is not None:
             ready.finish()
         return request.target
@@ -83,7 +99,7 @@ class Executor:
         name = "" if dtype is None else dtype.name
         call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
         planned = engine.planned(call)
-        self.last_algorithm = call.algorithm_name
+        self.last_algorithm = planned.algorithm
         return planned
 
 
