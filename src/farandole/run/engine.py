@@ -5,118 +5,33 @@ Everything that depends only on what is called, not on the data, is worked out o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from farandole import _core
-from farandole.algorithms import build
 from farandole.collectives import collective
-from farandole.errors import (
-    ClosedError,
-    CommunicationError,
-    MismatchError,
-    PeerLostError,
-    TimeLimitError,
-    UsageError,
-)
+from farandole.errors import CommunicationError
 from farandole.layout import Layout, layout
 from farandole.run.arrays import Array, address
 from farandole.run.bind import bind, longest_chunk
-from farandole.run.compile import compile_schedule
+from farandole.run.call import Call, compiled
+from farandole.run.failures import State, failure_error
 from farandole.run.meeting import Meeting
 from farandole.schedule import Schedule
-from farandole.slots import SlotProgram
-from farandole.verify import verify_schedule
 
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
 PLANS_KEPT = 256
 
-State = tuple[int, bool, str]
-
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
 _CROWDED = (20, 4000)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20)  # and here the computation does
-
-_MISMATCH, _LOST, _LATE, _INTERRUPTED, _CLOSED = 1, 2, 3, 4, 5
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What ranks must agree on: one call of a collective. ``counts`` are the lengths of its blocks.
-
-    ``algorithm`` is a name with its options, or a schedule. ``op`` is empty for collectives that do not
-    reduce, ``dtype`` for those that move no data.
-    """
-
-    collective: str
-    algorithm: str | Schedule
-    counts: tuple[int, ...]
-    dtype: str
-    itemsize: int
-    op: str
-    root: int
-
-    def __str__(self) -> str:
-        same = len(set(self.counts)) == 1
-        shape = f"{len(self.counts)} x {self.counts[0]}" if same and len(self.counts) > 1 else _short(self.counts)
-        parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm_name]
-        if collective(self.collective).rooted:
-            parts.append(f"root={self.root}")
-        return f"{self.collective}({', '.join(filter(None, parts))})"
-
-    @property
-    def algorithm_name(self) -> str:
-        """The algorithm as text."""
-        return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name or "a schedule"
-
-    def fingerprint(self) -> int:
-        """A number of 64 bits that ranks have in common if, and only if, they make the same call."""
-        digest = hashlib.blake2b(f"{self} {self.counts} {self.itemsize}".encode(), digest_size=8)
-        if isinstance(self.algorithm, Schedule):
-            for name, column in sorted(self.algorithm.columns().items()):
-                digest.update(name.encode() + column.tobytes())
-        return int.from_bytes(digest.digest(), "little")
-
-
-def _short(counts: Sequence[int]) -> str:
-    shown = ",".join(map(str, counts[:6]))
-    return f"{shown},..." if len(counts) > 6 else shown
-
-
-@lru_cache(maxsize=128)
-def compiled(
-    collective_name: str, algorithm: str | Schedule, ranks: int, root: int
-) -> tuple[Schedule, tuple[SlotProgram, ...]]:
-    """The schedule of an algorithm and what it compiles to; a schedule of the user's is proven first."""
-    if isinstance(algorithm, Schedule):
-        _check_schedule(algorithm, collective_name, ranks, root)
-        return algorithm, compile_schedule(algorithm)
-    schedule = build(collective_name, algorithm, ranks, root)
-    return schedule, compile_schedule(schedule)
-
-
-def _check_schedule(schedule: Schedule, collective_name: str, ranks: int, root: int) -> None:
-    """Raise UsageError unless a schedule is for this call, and ScheduleError unless it is right."""
-    what = collective(collective_name)
-    given = (schedule.collective, schedule.ranks, schedule.root if what.rooted else root)
-    if given != (collective_name, ranks, root):
-        raise UsageError(
-            f"a schedule for {schedule.collective} on {schedule.ranks} ranks with root {schedule.root} cannot carry out"
-            f" {collective_name} on {ranks} ranks with root {root}",
-            expected=(collective_name, ranks, root),
-            got=given,
-        )
-    verify_schedule(schedule).raise_if_wrong()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,42 +195,13 @@ class Engine:
     def error(self, failure: int, peer: int, timeout_s: float, what: str = "") -> CommunicationError:
         """What a failure that the extension has reported means, in words."""
         _, _, first = self._runner.broken()
-        states = self.states()
-        where = "; ".join(_grouped(states))
-        facts: dict[str, Any] = {"rank": self.rank, "peer": peer, "first": first, "states": states}
-        mine = f"rank {self.rank}, {what or f'call #{states[self.rank][0]} {states[self.rank][2]}'}"
-        if first not in {-1, self.rank}:
-            mine += f" (rank {first} noticed it first)"
-        if failure == _MISMATCH:
-            return MismatchError(
-                f"{mine}: ranks made different calls: {where}. All ranks must make the same calls, in the same"
-                " order, with the same lengths, dtype, op, root and algorithm",
-                **facts,
-            )
-        if failure == _LOST:
-            return PeerLostError(
-                f"{mine}: rank {peer} (pid {self._meeting.pids[peer]}) has died; {where}",
-                pid=self._meeting.pids[peer],
-                **facts,
-            )
-        if failure == _LATE:
-            return TimeLimitError(
-                f"{mine}: rank {peer} did not arrive within {timeout_s:g} s; {where}. Give the call a longer timeout"
-                f" if rank {peer} is only slow",
-                timeout_s=timeout_s,
-                **facts,
-            )
-        if failure == _CLOSED:
-            return ClosedError(f"{mine}: rank {peer} has closed the communicator; {where}", **facts)
-        return CommunicationError(f"{mine}: rank {first} was interrupted; {where}", **facts)
-
-
-def _grouped(states: Sequence[State]) -> Iterator[str]:
-    """Where the ranks are, in words; those that are in the same place together."""
-    places: dict[str, list[int]] = {}
-    for rank, (call, left, text) in enumerate(states):
-        place = f"at #{call} {text}" if call else "at no call yet"
-        places.setdefault(f"{place}, and closed" if left else place, []).append(rank)
-    for place, ranks in places.items():
-        one = len(ranks) == 1
-        yield f"{'rank' if one else 'ranks'} {', '.join(map(str, ranks))} {'is' if one else 'are'} {place}"
+        return failure_error(
+            failure,
+            rank=self.rank,
+            peer=peer,
+            first=first,
+            pids=self._pids,
+            states=self.states(),
+            timeout_s=timeout_s,
+            what=what,
+        )

@@ -9,7 +9,8 @@ import numpy as np
 
 from farandole.run.arrays import Array, address, readable
 from farandole.run.auto import choose
-from farandole.run.engine import PLANS_KEPT, Call, Engine, Planned, compiled
+from farandole.run.call import Call, compiled
+from farandole.run.engine import PLANS_KEPT, Engine, Planned
 from farandole.run.requests import Place, Request
 from farandole.run.work import Work
 from farandole.schedule import Schedule

@@ -1,0 +1,85 @@
+"""Calls: what ranks must agree on, and the schedule and slot programs that carry it out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from farandole.algorithms import build
+from farandole.collectives import collective
+from farandole.errors import UsageError
+from farandole.run.compile import compile_schedule
+from farandole.schedule import Schedule
+from farandole.slots import SlotProgram
+from farandole.verify import verify_schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What ranks must agree on: one call of a collective. ``counts`` are the lengths of its blocks.
+
+    ``algorithm`` is a name with its options, or a schedule. ``op`` is empty for collectives that do not
+    reduce, ``dtype`` for those that move no data.
+    """
+
+    collective: str
+    algorithm: str | Schedule
+    counts: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    op: str
+    root: int
+
+    def __str__(self) -> str:
+        same = len(set(self.counts)) == 1
+        shape = f"{len(self.counts)} x {self.counts[0]}" if same and len(self.counts) > 1 else _short(self.counts)
+        parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm_name]
+        if collective(self.collective).rooted:
+            parts.append(f"root={self.root}")
+        return f"{self.collective}({', '.join(filter(None, parts))})"
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm as text."""
+        return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name or "a schedule"
+
+    def fingerprint(self) -> int:
+        """A number of 64 bits that ranks have in common if, and only if, they make the same call."""
+        digest = hashlib.blake2b(f"{self} {self.counts} {self.itemsize}".encode(), digest_size=8)
+        if isinstance(self.algorithm, Schedule):
+            for name, column in sorted(self.algorithm.columns().items()):
+                digest.update(name.encode() + column.tobytes())
+        return int.from_bytes(digest.digest(), "little")
+
+
+def _short(counts: Sequence[int]) -> str:
+    shown = ",".join(map(str, counts[:6]))
+    return f"{shown},..." if len(counts) > 6 else shown
+
+
+@lru_cache(maxsize=128)
+def compiled(
+    collective_name: str, algorithm: str | Schedule, ranks: int, root: int
+) -> tuple[Schedule, tuple[SlotProgram, ...]]:
+    """The schedule of an algorithm and what it compiles to; a schedule of the user's is proven first."""
+    if isinstance(algorithm, Schedule):
+        _check_schedule(algorithm, collective_name, ranks, root)
+        return algorithm, compile_schedule(algorithm)
+    schedule = build(collective_name, algorithm, ranks, root)
+    return schedule, compile_schedule(schedule)
+
+
+def _check_schedule(schedule: Schedule, collective_name: str, ranks: int, root: int) -> None:
+    """Raise UsageError unless a schedule is for this call, and ScheduleError unless it is right."""
+    what = collective(collective_name)
+    given = (schedule.collective, schedule.ranks, schedule.root if what.rooted else root)
+    if given != (collective_name, ranks, root):
+        raise UsageError(
+            f"a schedule for {schedule.collective} on {schedule.ranks} ranks with root {schedule.root} cannot carry out"
+            f" {collective_name} on {ranks} ranks with root {root}",
+            expected=(collective_name, ranks, root),
+            got=given,
+        )
+    verify_schedule(schedule).raise_if_wrong()

@@ -1,0 +1,69 @@
+"""Failures of a communicator, in words: what the extension reports as a number becomes one of our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from farandole.errors import (
+    ClosedError,
+    CommunicationError,
+    MismatchError,
+    PeerLostError,
+    TimeLimitError,
+)
+
+State = tuple[int, bool, str]  # the number of a rank's call, whether it has closed, the call in words
+
+MISMATCH, LOST, LATE, INTERRUPTED, CLOSED = 1, 2, 3, 4, 5  # Failure in src/core/segment.hpp
+
+
+def failure_error(
+    failure: int,
+    *,
+    rank: int,
+    peer: int,
+    first: int,
+    pids: Sequence[int],
+    states: Sequence[State],
+    timeout_s: float,
+    what: str = "",
+) -> CommunicationError:
+    """The error for ``failure`` at ``rank``, which is about ``peer`` and was noticed by ``first`` before all others.
+
+    ``states`` are where the ranks were then. ``what`` is the call in words, by default that of ``states``.
+    """
+    where = "; ".join(_grouped(states))
+    facts: dict[str, Any] = {"rank": rank, "peer": peer, "first": first, "states": states}
+    mine = f"rank {rank}, {what or f'call #{states[rank][0]} {states[rank][2]}'}"
+    if first not in {-1, rank}:
+        mine += f" (rank {first} noticed it first)"
+    if failure == MISMATCH:
+        return MismatchError(
+            f"{mine}: ranks made different calls: {where}. All ranks must make the same calls, in the same order,"
+            " with the same lengths, dtype, op, root and algorithm",
+            **facts,
+        )
+    if failure == LOST:
+        return PeerLostError(f"{mine}: rank {peer} (pid {pids[peer]}) has died; {where}", pid=pids[peer], **facts)
+    if failure == LATE:
+        return TimeLimitError(
+            f"{mine}: rank {peer} did not arrive within {timeout_s:g} s; {where}. Give the call a longer timeout if"
+            f" rank {peer} is only slow",
+            timeout_s=timeout_s,
+            **facts,
+        )
+    if failure == CLOSED:
+        return ClosedError(f"{mine}: rank {peer} has closed the communicator; {where}", **facts)
+    return CommunicationError(f"{mine}: rank {first} was interrupted; {where}", **facts)
+
+
+def _grouped(states: Sequence[State]) -> Iterator[str]:
+    """Where the ranks are, in words; those that are in the same place together."""
+    places: dict[str, list[int]] = {}
+    for rank, (call, left, text) in enumerate(states):
+        place = f"at #{call} {text}" if call else "at no call yet"
+        places.setdefault(f"{place}, and closed" if left else place, []).append(rank)
+    for place, ranks in places.items():
+        one = len(ranks) == 1
+        yield f"{'rank' if one else 'ranks'} {', '.join(map(str, ranks))} {'is' if one else 'are'} {place}"
