@@ -56,7 +56,7 @@ export function drawPicture(ctx: CanvasRenderingContext2D, view: PictureView): v
   else drawFlights(ctx, view, curveOf);
   drawWaits(ctx, view, points, radius);
   for (let rank = 0; rank < run.schedule.ranks; rank++) drawRank(ctx, view, rank, points[rank], radius);
-  for (let hub = run.schedule.ranks; hub < points.length; hub++) drawHub(ctx, view, hub, points[hub]);
+  for (let hub = run.schedule.ranks; hub < points.length; hub++) drawHub(ctx, view, hub, points);
   if (!provenance) drawTokens(ctx, view, curveOf, radius);
 }
 
@@ -64,8 +64,8 @@ function curveFor(view: PictureView, points: Point[], radius: number, transfer: 
   const { run, places } = view;
   const [src, dst] = [run.schedule.src[transfer], run.schedule.dst[transfer]];
   if (src === dst) return loop(points[src], radius);
-  const route = places.points.length > run.schedule.ranks ? routeOf(run, src, dst) : null;
-  if (route && run.cluster) {
+  const route = places.points.length > run.schedule.ranks ? run.route(src, dst) : [];
+  if (route.length > 0 && run.cluster) {
     const { links } = run.cluster;
     const nodes = [links.src[route[0]], ...route.map((link) => links.dst[link])];
     return through(nodes.map((node) => points[places.ofNode[node]]), radius + 2, radius + 4, 3);
@@ -73,14 +73,6 @@ function curveFor(view: PictureView, points: Point[], radius: number, transfer: 
   const reach = Math.hypot(points[dst].x - points[src].x, points[dst].y - points[src].y);
   const bend = places.kind === 'ring' && view.frame.flights.length <= MANY ? 0.09 : 0.05;
   return bent(points[src], points[dst], radius + 2, radius + 4, reach < radius * 3 ? bend : bend * 0.8);
-}
-
-/** The links that a transfer between two ranks crosses, null where the cluster does not say. */
-export function routeOf(run: Run, src: number, dst: number): number[] | null {
-  const routes = run.cluster?.routes;
-  if (!routes) return null;
-  for (let i = 0; i < routes.src.length; i++) if (routes.src[i] === src && routes.dst[i] === dst) return routes.links[i];
-  return null;
 }
 
 function drawGroups(ctx: CanvasRenderingContext2D, view: PictureView, points: Point[], radius: number): void {
@@ -139,7 +131,7 @@ function drawLinks(ctx: CanvasRenderingContext2D, { run, places, frame, theme }:
   const load = new Map<number, number>();
   for (const { transfer, mode } of frame.flights) {
     if (mode === 'ahead') continue;
-    for (const link of routeOf(run, run.schedule.src[transfer], run.schedule.dst[transfer]) ?? []) {
+    for (const link of run.route(run.schedule.src[transfer], run.schedule.dst[transfer])) {
       load.set(link, (load.get(link) ?? 0) + 1);
     }
   }
@@ -288,7 +280,8 @@ function drawRank(ctx: CanvasRenderingContext2D, view: PictureView, rank: number
   ctx.fillText(`${rank}`, at.x, at.y + 0.5);
 }
 
-function drawHub(ctx: CanvasRenderingContext2D, { run, places, theme, width }: PictureView, hub: number, at: Point): void {
+function drawHub(ctx: CanvasRenderingContext2D, { run, places, theme, width }: PictureView, hub: number, points: Point[]): void {
+  const at = points[hub];
   const node = places.ofNode.indexOf(hub);
   ctx.fillStyle = theme.cell;
   ctx.strokeStyle = theme.soft;
@@ -299,10 +292,13 @@ function drawHub(ctx: CanvasRenderingContext2D, { run, places, theme, width }: P
   ctx.roundRect(at.x - size, at.y - size * 0.7, size * 2, size * 1.4, 3);
   ctx.fill();
   ctx.stroke();
-  if (hubs > 12 || width < 300) return;
   ctx.fillStyle = theme.soft;
   ctx.font = `500 10.5px ${FONT}`;
-  ctx.textAlign = 'left';
-  ctx.textBaseline = 'middle';
-  ctx.fillText(run.cluster?.nodes[node] ?? '', at.x + size + 5, at.y);
+  const name = run.cluster?.nodes[node] ?? '';
+  const beside = points.filter((point, i) => i >= run.schedule.ranks && i !== hub && Math.abs(point.y - at.y) < 4);
+  const room = Math.min(width, ...beside.map((point) => Math.abs(point.x - at.x)));
+  if (ctx.measureText(name).width + 8 > room) return;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'bottom';
+  ctx.fillText(name, Math.min(Math.max(at.x, 30), width - 30), at.y - size);
 }

@@ -20,6 +20,8 @@ export interface Run {
   whole: number;
   /** Per chunk, the rank whose input it is; null where every rank contributes to every chunk. */
   origin: Int32Array | null;
+  /** The cluster's links that a transfer between two ranks crosses; empty without a cluster. */
+  route(src: number, dst: number): number[];
   provenance(at: { rank: number; chunk: number; round: number; within?: number }): Provenance;
 }
 
@@ -27,6 +29,12 @@ export function readRun(data: RunData): Run {
   const schedule = readSchedule(data);
   const timeline = timelineOf(schedule, data);
   const writers = writersOf(schedule);
+  const routes = new Map(
+    data.cluster?.routes.links.map((links, i) => [
+      (data.cluster?.routes.src[i] ?? 0) * schedule.ranks + (data.cluster?.routes.dst[i] ?? 0),
+      links,
+    ]),
+  );
   const required = new Uint8Array(schedule.ranks * schedule.chunks);
   data.after.forEach((runs, rank) => required.set(maskOf(runs, schedule.chunks), rank * schedule.chunks));
   return {
@@ -39,6 +47,7 @@ export function readRun(data: RunData): Run {
     allRequired: required.every((value) => value === 1),
     whole: data.origin === null ? schedule.ranks : 1,
     origin: data.origin === null ? null : column(data.origin, schedule.chunks),
+    route: (src, dst) => routes.get(src * schedule.ranks + dst) ?? [],
     provenance: (at) => provenanceOf(schedule, timeline, writers, at),
   };
 }

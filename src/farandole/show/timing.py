@@ -36,7 +36,7 @@ def trace_part(
     if (trace.ranks, trace.collective) != (schedule.ranks, schedule.collective):
         raise UsageError(
             f"this trace is of {trace.collective} on {trace.ranks} ranks, the schedule of {schedule.collective} on"
-            f" {schedule.ranks}",
+            f" {schedule.ranks} ranks",
             expected=(schedule.collective, schedule.ranks),
             got=(trace.collective, trace.ranks),
         )
