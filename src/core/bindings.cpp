@@ -184,10 +184,10 @@ class Runner {
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
-                             std::int64_t divisor, std::uint64_t fingerprint, std::string text) const {
+                             std::int64_t divisor, bool streams, std::uint64_t fingerprint, std::string text) const {
     auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
-                                            rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor,
+                                            rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, streams,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), set_bytes_);
@@ -304,7 +304,7 @@ NB_MODULE(_core, module) {
            nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
-           nb::arg("divisor"), nb::arg("fingerprint"), nb::arg("text"))
+           nb::arg("divisor"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"))
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))

@@ -13,17 +13,19 @@ constexpr int kFewOperands = 16;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
-void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes) {
+// Copy to the output, past the caches if `streams` says so, and to the place; either may be null.
+void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes, bool streams) {
+  static const Copy stream = find_stream_copy();
   if (output == from) output = nullptr;  // an in-place call: it is there already
-  if (output == nullptr || place == nullptr) {
-    std::byte* to = output != nullptr ? output : place;
-    if (to != nullptr) std::memcpy(to, from, bytes);
-    return;
-  }
   for (std::size_t at = 0; at < bytes; at += kCopyBlock) {
     auto part = std::min(kCopyBlock, bytes - at);
-    std::memcpy(place + at, from + at, part);
-    std::memcpy(output + at, from + at, part);
+    if (place != nullptr) std::memcpy(place + at, from + at, part);
+    if (output == nullptr) continue;
+    if (streams) {
+      stream(output + at, from + at, part);
+    } else {
+      std::memcpy(output + at, from + at, part);
+    }
   }
 }
 
@@ -126,10 +128,11 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
     if (operand.rank == kInput) return input + user(operand.offset);
     return slot(operand.rank, operand.offset);
   };
+  bool streams = plan.streams && input != output;  // in place, the output has just been read
   const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
   if (step.operands == 1) {
     auto size = operands[0].is_partial != 0 ? static_cast<std::size_t>(plan.partial_itemsize) : itemsize;
-    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * size);
+    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * size, streams);
     return;
   }
   FoldOperand few[kFewOperands];
@@ -140,7 +143,7 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
     from = many.data();
   }
   for (std::int64_t i = 0; i < step.operands; ++i) from[i] = {address(operands[i]), operands[i].is_partial != 0};
-  plan.fold({to, place, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
+  plan.fold({to, streams, place, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
              static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length)});
 }
 

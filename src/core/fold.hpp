@@ -16,7 +16,8 @@ struct FoldOperand {
 // null). An operand may be the output or the place itself. 16-bit floats are folded in float32: partial
 // operands, and the place where `is_partial` says so, hold float32. The result is divided by `divisor`.
 struct FoldJob {
-  void* output;
+  void* output;  // written past the caches if `streams` says so: it is too long to be found there later
+  bool streams;
   void* place;
   bool is_partial;
   std::int64_t divisor;
@@ -31,6 +32,10 @@ Fold find_fold(std::string_view dtype, std::string_view op);
 
 // Which one that is: "baseline", "avx2" or "avx512".
 std::string_view instruction_set();
+
+// Copy to memory that will not be read soon, past the caches where the processor can do that.
+using Copy = void (*)(void* to, const void* from, std::size_t bytes);
+Copy find_stream_copy();
 
 // Bytes of an element of a partial value of that dtype, which has `itemsize` bytes itself.
 std::size_t partial_itemsize(std::string_view dtype, std::size_t itemsize);

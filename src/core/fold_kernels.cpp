@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
-#if defined(__F16C__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -236,19 +236,48 @@ void divide(T* values, std::int64_t divisor, std::size_t n) {
   }
 }
 
+void stream(void* to, const void* from, std::size_t bytes) {
+#if defined(__AVX2__)
+  auto* out = static_cast<std::byte*>(to);
+  auto* in = static_cast<const std::byte*>(from);
+  std::size_t head = (32 - reinterpret_cast<std::uintptr_t>(out) % 32) % 32;
+  if (head > bytes) head = bytes;
+  std::memcpy(out, in, head);
+  std::size_t at = head;
+  for (; at + 128 <= bytes; at += 128) {
+    for (std::size_t part = 0; part < 128; part += 32) {
+      auto piece = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + at + part));
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(out + at + part), piece);
+    }
+  }
+  std::memcpy(out + at, in + at, bytes - at);
+  _mm_sfence();
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 // For types that are folded as they are stored: the result is made in one destination, then copied.
 template <class Kind, class Op>
 void fold_plain(const FoldJob& job) {
   using T = typename Kind::Stored;
   constexpr std::size_t block = kBlockBytes / sizeof(T);
-  auto* first = static_cast<T*>(job.output != nullptr ? job.output : job.place);
-  auto* second = job.output != nullptr && job.place != nullptr ? static_cast<T*>(job.place) : nullptr;
+  alignas(64) T room[block];
+  auto* output = static_cast<T*>(job.output);
+  auto* place = static_cast<T*>(job.place);
   for (std::size_t at = 0; at < job.length; at += block) {
     std::size_t n = job.length - at < block ? job.length - at : block;
     auto load = [&](std::size_t j) { return static_cast<const T*>(job.operands[j].data) + at; };
-    fold_block<Op, T>(first + at, load, job.count, n);
-    if (job.divisor != 1) divide(first + at, job.divisor, n);
-    if (second != nullptr) std::memcpy(second + at, first + at, n * sizeof(T));
+    // What is read again soon (by the other ranks, in the slot) is made first, in the caches.
+    T* made = place != nullptr ? place + at : job.streams ? room : output + at;
+    fold_block<Op, T>(made, load, job.count, n);
+    if (job.divisor != 1) divide(made, job.divisor, n);
+    if (output == nullptr || made == output + at) continue;
+    if (job.streams) {
+      stream(output + at, made, n * sizeof(T));
+    } else {
+      std::memcpy(output + at, made, n * sizeof(T));
+    }
   }
 }
 
@@ -338,5 +367,10 @@ Fold FARANDOLE_JOIN(find_fold_, FARANDOLE_ISA)(std::string_view dtype, std::stri
   if (dtype == "complex128") return arithmetic<Plain<Complex<double>>>(op);
   return dtype == "bool" ? truth(op) : nullptr;
 }
+
+#if !defined(__AVX512F__)
+void FARANDOLE_JOIN(stream_copy_, FARANDOLE_ISA)(void* to, const void* from, std::size_t bytes);
+void FARANDOLE_JOIN(stream_copy_, FARANDOLE_ISA)(void* to, const void* from, std::size_t bytes) { stream(to, from, bytes); }
+#endif
 
 }  // namespace farandole

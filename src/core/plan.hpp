@@ -40,6 +40,7 @@ struct Plan {
   std::int64_t slices, stride, itemsize;
   std::int64_t partial_itemsize;    // bytes of an element of a partial value
   std::int64_t divisor;             // what a finished value is divided by; 1 for none
+  bool streams;                     // whether the output is too long to be found in a cache later
   Fold fold;                        // nullptr where nothing is reduced
   std::uint64_t fingerprint;        // equal on ranks that make the same call
   std::string text;                 // the call in words

@@ -45,6 +45,7 @@ class Runner:
         dtype: str,
         op: str,
         divisor: int,
+        streams: bool,
         fingerprint: int,
         text: str,
     ) -> Plan: ...

@@ -325,3 +325,17 @@ def forked() -> str:
             text = answer.read()
         c.barrier()
         return text
+
+
+def results_longer_than_the_caches() -> None:
+    """They are written past the caches, wherever they begin."""
+    with _init() as c:
+        length = (6 << 20) // 4 + 3
+        numbers = np.arange(length + 8, dtype=np.float32) % 1013
+        for offset in (0, 1, 5):
+            out = np.zeros(length + 8, np.float32)
+            for algorithm in ("direct", "ring", "naive"):
+                c.all_reduce(numbers[:length], out=out[offset : offset + length], algorithm=algorithm)
+                assert (out[offset : offset + length] == numbers[:length] * c.size).all()
+                assert (out[:offset] == 0).all()
+                assert (out[offset + length :] == 0).all()

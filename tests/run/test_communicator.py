@@ -31,6 +31,7 @@ def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
         "parts_of_the_ranks_are_communicators_of_their_own",
         "many_communicators_leave_nothing_behind",
         "scaled_sums",
+        "results_longer_than_the_caches",
         "a_schedule_of_ones_own",
     ],
 )

@@ -27,6 +27,7 @@ from farandole.schedule import Schedule
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
 PLANS_KEPT = 256
+STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
 
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
@@ -100,6 +101,7 @@ class Engine:
             dtype=call.dtype,
             op="sum" if call.op == "avg" else call.op,
             divisor=self.ranks if call.op == "avg" else 1,
+            streams=where.output_length(self.rank) * call.itemsize >= STREAM_FROM_BYTES,
             fingerprint=call.fingerprint(),
             text=str(call),
         )
