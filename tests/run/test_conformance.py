@@ -15,11 +15,11 @@ from farandole.collectives import COLLECTIVES
 from farandole.run.spawn import spawn
 
 RANKS_PY = str(Path(__file__).with_name("conformance_ranks.py"))
-SIZES = (*range(1, 10), 12, 17)
+SIZES = (*range(1, 10), 13, 17)
 
 
 def _cases(ranks: int) -> list[dict[str, Any]]:
-    lengths = sorted({0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks - 1, 997})
+    lengths = sorted({0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks - 1, 997} if ranks < 10 else {1, ranks + 1, 997})
     return [
         {"collective": collective, "algorithm": name, "root": root, "length": length}
         for collective, name in sorted(REGISTRY)
@@ -28,9 +28,10 @@ def _cases(ranks: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("ranks", SIZES)
 def test_every_algorithm_gives_what_numpy_computes(ranks: int) -> None:
-    wrong = spawn(ranks, f"{RANKS_PY}:check", {"cases": _cases(ranks), "dtype": "float32", "op": "sum"}, timeout_s=50)
+    wrong = spawn(ranks, f"{RANKS_PY}:check", {"cases": _cases(ranks), "dtype": "float32", "op": "sum"}, timeout_s=150)
     assert wrong == [[]] * ranks
 
 

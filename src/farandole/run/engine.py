@@ -31,7 +31,7 @@ STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when th
 
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
-_CROWDED = (20, 4000)  # the rank waited for may need this very core
+_CROWDED = (20, 1000)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20)  # and here the computation does
 
 
