@@ -40,7 +40,7 @@ def simulate(
 
     >>> from farandole.algorithms import build
     >>> from farandole.cluster import parse as cluster
-    >>> simulate(build("all_reduce", "ring", 4), cluster("switch:4@1GB/s,2us"), 4_000_000).time_s
+    >>> round(simulate(build("all_reduce", "ring", 4), cluster("switch:4@1GB/s,2us"), 4_000_000).time_s, 9)
     0.006012
     """
     if schedule.ranks > cluster.ranks:
