@@ -39,8 +39,12 @@ def transfers(schedule: Schedule) -> list[list[Transfer]]:
 
 def with_transfers(schedule: Schedule, rounds: Sequence[Sequence[Transfer]]) -> Schedule:
     """The same schedule with other rounds; empty ones are left out."""
-    made = tuple(Round(*map(list, zip(*rows, strict=True))) for rows in rounds if rows)  # type: ignore[arg-type]
-    return replace(schedule, rounds=made)
+    return replace(schedule, rounds=tuple(_round(rows) for rows in rounds if rows))
+
+
+def _round(rows: Sequence[Transfer]) -> Round:
+    src, dst, chunk, counts, reduce = (list(column) for column in zip(*rows, strict=True))
+    return Round(src, dst, chunk, counts, reduce)
 
 
 @dataclass(frozen=True)

