@@ -1,4 +1,4 @@
-"""Farandole: collective operations, written once as a schedule; proven, priced, shown and run.
+"""Farandole: collective operations, written once as a schedule; proven, priced, simulated, shown and run.
 
 The names below are loaded when they are first used, so that ``import farandole`` is quick.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from farandole.run.start import init
     from farandole.schedule import Round, Schedule
     from farandole.show.table import show_table
+    from farandole.simulate import predict
+    from farandole.trace import Trace
     from farandole.verify import verify_program, verify_schedule
 
 __version__ = "0.1.0"
@@ -28,9 +30,11 @@ __all__ = [
     "FarandoleError",
     "Round",
     "Schedule",
+    "Trace",
     "algorithm",
     "build",
     "init",
+    "predict",
     "price",
     "read_schedule",
     "reference",
@@ -47,9 +51,11 @@ _HOME = {
     "FarandoleError": "errors:FarandoleError",
     "Round": "schedule:Round",
     "Schedule": "schedule:Schedule",
+    "Trace": "trace:Trace",
     "algorithm": "algorithms:algorithm",
     "build": "algorithms:build",
     "init": "run.start:init",
+    "predict": "simulate:predict",
     "price": "cost:price",
     "read_schedule": "export.json:read_schedule",
     "reference": "run.reference",
