@@ -5,3 +5,4 @@ cd "$(dirname "$0")/.."
 ruff check .
 ruff format --check .
 mypy
+python -m mypy.stubtest farandole._core

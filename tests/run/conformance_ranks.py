@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import farandole
-from farandole.algorithms import REGISTRY
+from farandole.algorithms import REGISTRY, build
 from farandole.bench.calls import CALLS, Trial, buffers
 from farandole.bench.data import expected, values
 from farandole.ops import DTYPES, OPS, DType
 from farandole.run.communicator import Communicator
 from farandole.run.engine import DEFAULT_SLOT_BYTES
+from farandole.run.reference import execute
 
 
 def check(
@@ -92,6 +93,27 @@ def digests() -> list[str]:
                         result = communicator.all_reduce(numbers.astype(dtype), algorithm=name)
                     found.append(hashlib.sha256(result.tobytes()).hexdigest())
     return found
+
+
+def differs_from_reference() -> list[str]:
+    """The algorithms whose bits on this rank are not those that the reference engine computes."""
+    different = []
+    with farandole.init(timeout_s=40) as communicator:
+        inputs = []
+        for rank in range(communicator.size):
+            random = np.random.default_rng(rank)
+            inputs.append((random.standard_normal(997) * 10.0 ** random.integers(-4, 4, 997)).astype(np.float32))
+        for collective, name in sorted(REGISTRY):
+            if collective not in {"all_reduce", "reduce_scatter"}:
+                continue
+            for dtype in (np.float32, np.float16):
+                given = [array.astype(dtype) for array in inputs]
+                want = execute(build(collective, name, communicator.size), given, "sum")[communicator.rank]
+                call = communicator.all_reduce if collective == "all_reduce" else communicator.reduce_scatter
+                got = call(given[communicator.rank].copy(), algorithm=name)
+                if want is None or got.tobytes() != want.tobytes():
+                    different.append(f"{collective} {name} {np.dtype(dtype).name}")
+    return different
 
 
 def sum_of_bfloat16(names: list[str]) -> dict[str, float]:

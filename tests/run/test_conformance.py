@@ -54,6 +54,11 @@ def test_all_ranks_end_with_the_same_bits_whatever_the_algorithm() -> None:
         assert len(digests[0]) == len([name for collective, name in REGISTRY if collective == "all_reduce"]) * 2
 
 
+@pytest.mark.parametrize("ranks", [3, 6])
+def test_the_native_and_the_reference_engine_give_the_same_bits(ranks: int) -> None:
+    assert spawn(ranks, f"{RANKS_PY}:differs_from_reference", timeout_s=50) == [[]] * ranks
+
+
 def test_sixteen_bit_floats_are_summed_in_float32_and_rounded_once() -> None:
     names = [name for collective, name in REGISTRY if collective == "all_reduce"]
     # 256 + 7 is 263; in bfloat16 that is 264, and 256 if one rounds after every addition.
