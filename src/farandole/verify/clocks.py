@@ -4,6 +4,7 @@ The clock of a node says, for each lane, how many of its steps have finished, fo
 It is the maximum of the clocks of its predecessors, each counted with its own steps. So step s of lane l
 happens before a node exactly where the node's clock has more than s at l.
 
+Most pairs need no clock: a step that waits for the other one, or comes after one that does, is ordered by that.
 Clocks are computed level by level, a level at once, and only for lanes that somebody asks about. A clock is
 kept until its last successor has read it; what is alive at a time is a small part of all.
 """
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 from farandole.accesses import Pairs, runs
 from farandole.program import Program
 from farandole.schedule import Ints
-from farandole.verify.happens_before import Run
+from farandole.verify.happens_before import Run, existing_waits
 
 
 def unordered(program: Program, done: Run, pairs: Pairs) -> Pairs:
     """Those of ``pairs`` that some execution may run in either order, or at once. All their steps must have run."""
+    pairs = pairs.select(~_are_waited_for(program, pairs))
     if not len(pairs):
         return pairs
     node, level = done.edges.node, done.level
@@ -54,6 +56,28 @@ def unordered(program: Program, done: Run, pairs: Pairs) -> Pairs:
         clock[row_of[node[members[mine]]] - first, member_lane[mine]] = finished[members[mine]]
         clocks.keep(nodes[first:stop], clock)
     return pairs.select(is_unordered)
+
+
+def _are_waited_for(program: Program, pairs: Pairs) -> NDArray[np.bool_]:
+    """For which pairs the later step, or one before it in its lane, waits for the earlier one, or one after that."""
+    good = existing_waits(program)
+    at, lane, step = (
+        column[good].astype(np.int64) for column in (program.waits.at, program.waits.lane, program.waits.step)
+    )
+    if not len(at):
+        return np.zeros(len(pairs), np.bool_)
+    step_lane, size = program.step_lane, len(program.steps)
+    # One row for each wait, by the lane that waits and the lane that is waited for, in the order of the steps.
+    own, lanes = step_lane[at].astype(np.int64), len(program.lane_rank)
+    group = own * lanes + program.first_lane[program.lane_rank[own]] + lane
+    order = np.lexsort((at, group))
+    key, group, step = (group * size + at)[order], group[order], step[order]
+    lift = np.cumsum(np.append(False, group[1:] != group[:-1])) * size
+    latest = np.maximum.accumulate(step + lift) - lift
+    wanted = step_lane[pairs.later].astype(np.int64) * lanes + step_lane[pairs.earlier]
+    row = np.searchsorted(key, wanted * size + pairs.later, side="right") - 1
+    number = pairs.earlier - program.lane_start[step_lane[pairs.earlier]]
+    return np.asarray((row >= 0) & (group[row] == wanted) & (latest[row] >= number))
 
 
 def _by_level(done: Run) -> tuple[Ints, Ints, NDArray[Any]]:
