@@ -52,7 +52,9 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
     verdict = segment_->broken();
     return false;
   }
-  if (segment_->line(peer).entered.load(std::memory_order_acquire) == call_ && !same_call(peer)) {
+  // A rank that makes another call may have ended it, and gone on to the next, without ever coming as far as we wait.
+  auto entered = segment_->line(peer).entered.load(std::memory_order_acquire);
+  if (entered >= call_ && entered < call_ + kCalls && !same_call(peer)) {
     verdict = {Failure::mismatch, peer};
     return false;
   }
