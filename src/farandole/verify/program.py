@@ -17,7 +17,7 @@ is involved; and ``race``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from farandole.accesses import conflicts
 from farandole.collectives import collective
@@ -44,9 +44,9 @@ def verify_program(program: Program, depth: int | None = None) -> Report:
     collective(program.collective).check_chunks(program.ranks, program.chunks)
     messages = traffic(program)
     # With two writers or readers a queue's messages have no order, and nothing more can be said.
-    is_ordered = next(shared_queues(program, messages), None) is None
-    smallest = smallest_safe_depth_of(program, messages) if is_ordered else None
-    found = _problems(program, messages, depth, is_ordered)
+    shared = list(shared_queues(program, messages))
+    smallest = None if shared else smallest_safe_depth_of(program, messages)
+    found = chain(shared, form_problems(program, messages), () if shared else _problems(program, messages, depth))
     name = program.name or program.collective
     return Report(name, tuple(islice(found, LIMIT)), len(messages.sends), smallest)
 
@@ -63,15 +63,10 @@ def smallest_safe_depth(program: Program) -> int | None:
     (1, 2)
     """
     messages = traffic(program)
-    if next(shared_queues(program, messages), None) is not None:
-        return None
-    return smallest_safe_depth_of(program, messages)
+    return None if any(shared_queues(program, messages)) else smallest_safe_depth_of(program, messages)
 
 
-def _problems(program: Program, messages: Traffic, depth: int | None, is_ordered: bool) -> Iterator[Problem]:
-    yield from form_problems(program, messages)
-    if not is_ordered:
-        return
+def _problems(program: Program, messages: Traffic, depth: int | None) -> Iterator[Problem]:
     done = run(edges(program, messages, depth))
     if not done.is_complete:
         yield from deadlocks(program, messages, done)

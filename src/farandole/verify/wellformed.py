@@ -27,10 +27,9 @@ from farandole.verify.traffic import Traffic
 
 
 def form_problems(program: Program, messages: Traffic) -> Iterator[Problem]:
-    """Everything that is wrong with the form of ``program``."""
+    """Everything that is wrong with the form of ``program``, but for what :func:`shared_queues` says."""
     yield from _ranges(program)
     yield from _placements(program)
-    yield from shared_queues(program, messages)
     yield from _unmatched(program, messages)
     yield from _lengths(program, messages)
 
@@ -85,10 +84,10 @@ def shared_queues(program: Program, messages: Traffic) -> Iterator[Problem]:
         (messages.receives, messages.receive_start, "take messages out of"),
     ):
         queue = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        lanes_of = np.unique(np.stack([queue, lane[ends]], axis=1), axis=0)
-        several, count = np.unique(lanes_of[:, 0], return_counts=True)
-        for q in several[count > 1].tolist():
-            mine = lanes_of[lanes_of[:, 0] == q, 1]
+        # The ends of a queue are in the order of their lanes.
+        changes = (np.diff(queue) == 0) & (np.diff(lane[ends]) != 0)
+        for q in np.unique(queue[1:][changes]).tolist():
+            mine = np.unique(lane[ends[start[q] : start[q + 1]]])
             rank = int(program.lane_rank[mine[0]])
             names = ", ".join(str(number - program.first_lane[rank]) for number in mine.tolist())
             yield Problem(
