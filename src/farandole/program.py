@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -216,9 +217,19 @@ class Program:
 
     def lanes(self) -> list[list[list[Instruction]]]:
         """Every instruction, by rank, lane and step; :func:`program_of` is the way back."""
+        waits: dict[int, tuple[tuple[int, int], ...]] = {}
+        for at, lane, step in zip(
+            self.waits.at.tolist(), self.waits.lane.tolist(), self.waits.step.tolist(), strict=True
+        ):
+            waits[at] = (*waits.get(at, ()), (lane, step))
+        rows = zip(*(getattr(self.steps, name).tolist() for name in _STEP_COLUMNS), strict=True)
+        steps = [
+            Instruction(Op(op), read, write, count, receive_from, send_to, channel, waits.get(index, ()))
+            for index, (op, read, write, count, receive_from, send_to, channel) in enumerate(rows)
+        ]
         by_rank: list[list[list[Instruction]]] = [[] for _ in range(self.ranks)]
-        for rank, start, stop in zip(self.lane_rank, self.lane_start[:-1], self.lane_start[1:], strict=True):
-            by_rank[rank].append([self.instruction(index) for index in range(start, stop)])
+        for rank, (start, stop) in zip(self.lane_rank.tolist(), pairwise(self.lane_start.tolist()), strict=True):
+            by_rank[rank].append(steps[start:stop])
         return by_rank
 
     def cell_name(self, cell: int) -> str:
