@@ -16,13 +16,13 @@ from farandole.layout import split
 
 Array = NDArray[Any]
 
-_PERIOD = 2 * 3 * 5 * 7 * 11 * 13  # long enough that no chunk of a usual size looks like another
+PERIOD = 2 * 3 * 5 * 7 * 11 * 13  # long enough that no chunk of a usual size looks like another
 
 
 @lru_cache(maxsize=8)
 def values(rank: int, length: int, dtype: str, op: str) -> Array:
     """The input of ``rank``: shape (length,), read-only."""
-    position = np.arange(length, dtype=np.int64) % _PERIOD
+    position = np.arange(length, dtype=np.int64) % PERIOD
     mixed = position * 2654435761 + (rank + 1) * 40503 * (position % 7 + 1)
     mixed = (mixed >> 7) & 0xFFFF
     if op == "prod":
