@@ -1,0 +1,159 @@
+"""One group's way to the engine: from pieces of memory to a call in flight.
+
+A call is planned once; a plan is found again by what it depends on. What asks to be waited for runs on the caller's
+thread, the rest in the background, in order. A world of one rank has no engine: what goes in comes out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from torch import Tensor
+
+from farandole import _core
+from farandole.errors import ClosedError, CommunicationError
+from farandole.run.auto import choose
+from farandole.run.call import Call, compiled
+from farandole.run.communicator import Communicator
+from farandole.run.engine import Engine, Planned
+from farandole.torch.choice import AUTO, Choice
+from farandole.torch.tensors import NAMES, Finish, overlap
+from farandole.torch.work import Describe, Settler, Work
+
+LOG = logging.getLogger("farandole.torch")
+PLANS_KEPT = 256
+
+Key = tuple[str, tuple[int, ...], str, int, str, int, Choice]
+
+
+class Channel:
+    """Carries out collectives for one group."""
+
+    def __init__(self, communicator: Communicator, name: str, timeout_s: float, chosen: dict[str, Choice]) -> None:
+        """``timeout_s`` is for calls without a timeout of their own; ``chosen`` are algorithms by collective."""
+        self.communicator = communicator
+        self.engine: Engine | None = communicator.engine
+        self.size = communicator.size
+        self.name = name
+        self.timeout_s = timeout_s
+        self.chosen = chosen
+        self.last_algorithm = ""
+        self.is_open = True
+        self._plans: dict[Key, tuple[Planned | None, str]] = {}
+
+    def run(
+        self,
+        collective: str,
+        counts: tuple[int, ...],
+        source: Tensor | None,
+        target: Tensor | None,
+        tensors: Sequence[Tensor],
+        *,
+        op: str = "",
+        root: int = 0,
+        in_place: int | None = None,
+        timeout_s: float = 0,
+        waits: bool = False,
+        finish: Finish | None = None,
+    ) -> Work:
+        """Carry out one collective on plain memory; ``tensors`` are what the future of the work holds.
+
+        ``counts`` are the lengths of the blocks, ``in_place`` is how many bytes into the source the target may begin,
+        ``finish`` is called when the target is written, ``timeout_s`` counts if it is more than 0.
+        """
+        if not self.is_open:
+            raise ClosedError(f"{collective}: the process group {self.name} is destroyed", state="closed")
+        if source is not None and target is not None and source is not target and overlap(source, target, in_place):
+            source = source.clone()
+        sample = target if source is None else source
+        dtype, itemsize = ("", 1) if sample is None else (NAMES[sample.dtype], sample.element_size())
+        planned = self._planned((collective, counts, dtype, itemsize, op, root, self.chosen.get(collective, AUTO)))
+        engine = self.engine
+        if engine is None or planned is None:
+            _alone(source, target)
+            if finish is not None:
+                finish()
+            return Work(tensors)
+        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
+        first = 0 if source is None else source.data_ptr()
+        second = 0 if target is None else target.data_ptr()
+        if waits:
+            engine.run(planned, first, second, limit_s)
+            if finish is not None:
+                finish()
+            return Work(tensors)
+        settler = None if finish is None else Settler()
+        native = engine.start(planned, first, second, limit_s, (source, target), settler)
+        work = Work(tensors, (native,), _describe(engine, limit_s, ""), finish)
+        if settler is not None:
+            settler.work = work
+            if native.done():  # it may have been before the settler knew its work
+                settler()
+        return work
+
+    def message(
+        self, memory: Tensor, peer: int, tag: int, *, receives: bool, timeout_s: float = 0
+    ) -> tuple[_core.Work, Describe]:
+        """Send plain memory to a rank, or receive it, in the background; and what tells of its failure."""
+        engine = self.engine
+        if not self.is_open or engine is None:
+            raise ClosedError(f"the process group {self.name} is destroyed, or of one rank", state="closed")
+        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
+        native = engine.message_at(
+            memory.data_ptr(),
+            memory.numel() * memory.element_size(),
+            NAMES[memory.dtype],
+            receives=receives,
+            peer=peer,
+            tag=tag,
+            timeout_s=limit_s,
+            waits=False,
+            keep=memory,
+        )
+        whom = "any rank" if peer == _core.ANY_RANK else f"rank {peer}"
+        what = f"{'receive from' if receives else 'send to'} {whom}, tag {tag}"
+        return native, _describe(engine, limit_s, what)
+
+    def close(self, drain_s: float) -> None:
+        """Leave the group; calls in flight may end, if that takes no longer than ``drain_s``."""
+        self.is_open = False
+        self._plans.clear()
+        with suppress(CommunicationError):
+            self.communicator.close(drain_s)
+
+    def _planned(self, key: Key) -> Planned | None:
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plan(key)
+        planned, self.last_algorithm = found
+        if LOG.isEnabledFor(logging.DEBUG):
+            collective, counts, dtype, _, op, _, _ = key
+            LOG.debug("group %s: %s %s %s, %s elements: %s", self.name, collective, dtype, op, sum(counts), found[1])
+        return planned
+
+    def _plan(self, key: Key) -> tuple[Planned | None, str]:
+        collective, counts, dtype, itemsize, op, root, algorithm = key
+        if self.engine is None:
+            name = "" if algorithm == AUTO else compiled(collective, algorithm, 1, root)[0].name
+            return self._keep(key, (None, name))
+        if algorithm == AUTO:
+            algorithm = choose(collective, self.size, sum(counts) * itemsize)
+        call = Call(collective, algorithm, counts, dtype, itemsize, op, root)
+        return self._keep(key, (self.engine.planned(call), call.algorithm_name))
+
+    def _keep(self, key: Key, made: tuple[Planned | None, str]) -> tuple[Planned | None, str]:
+        if len(self._plans) >= PLANS_KEPT:
+            self._plans.pop(next(iter(self._plans)))
+        self._plans[key] = made
+        return made
+
+
+def _alone(source: Tensor | None, target: Tensor | None) -> None:
+    if source is not None and target is not None and source is not target:
+        target.detach().view(-1).copy_(source.detach().view(-1))
+
+
+def _describe(engine: Engine, limit_s: float, what: str) -> Callable[[int, int], CommunicationError]:
+    return lambda failure, peer: engine.error(failure, peer, limit_s, what)

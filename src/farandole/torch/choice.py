@@ -1,0 +1,53 @@
+"""Which algorithm a group's collectives use: what the user asked for, else the automatic choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from farandole.algorithms import REGISTRY
+from farandole.algorithms.registry import find, parse
+from farandole.collectives import collective
+from farandole.errors import UnknownNameError
+from farandole.run.engine import DEFAULT_SLOT_BYTES
+from farandole.schedule import Schedule
+
+Choice = str | Schedule
+Wish = str | Schedule | Mapping[str, str | Schedule]
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a group, for ``init_process_group(..., pg_options=...)`` and ``new_group``.
+
+    ``algorithm`` is what the group's collectives use: ``name:option=value,...`` for each collective that has an
+    algorithm of that name, a schedule, or one of these per collective. ``slot_bytes``, the same on all ranks, is each
+    rank's part of the shared memory.
+    """
+
+    algorithm: Wish = AUTO
+    slot_bytes: int = DEFAULT_SLOT_BYTES
+
+
+def choices(wish: Wish) -> dict[str, Choice]:
+    """The wish as a table by collective; UnknownNameError where no collective has such an algorithm.
+
+    >>> choices("ring")
+    {'all_gather': 'ring', 'all_reduce': 'ring', 'reduce_scatter': 'ring'}
+    """
+    if isinstance(wish, Schedule):
+        return {wish.collective: wish}
+    if isinstance(wish, str):
+        if wish == AUTO:
+            return {}
+        name = parse(wish)[0]
+        found = sorted(what for what, known in REGISTRY if known == name)
+        if not found:
+            raise UnknownNameError("algorithm", name, {known for _, known in REGISTRY})
+        return dict.fromkeys(found, wish)
+    for what, choice in wish.items():
+        collective(what)
+        if isinstance(choice, str) and choice != AUTO:
+            find(what, parse(choice)[0])
+    return {what: choice for what, choice in wish.items() if choice != AUTO}

@@ -1,0 +1,75 @@
+"""How the ranks of a group agree on a key, through the store that PyTorch gives them.
+
+Each rank leaves a note: which host it is on, and, if it is rank 0, a number that cannot be guessed. A store may
+outlive the ranks (torchrun keeps it when it restarts them), so the notes' names carry the run, the attempt, and how
+often this group was made before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from farandole.errors import RendezvousError
+from farandole.run.hosting import spell
+
+_made: Counter[tuple[str, tuple[int, ...]]] = Counter()
+
+
+def agree(
+    store: Any,
+    rank: int,
+    size: int,
+    group_id: str,
+    members: Sequence[int],
+    timeout: timedelta,
+    environ: Mapping[str, str],
+) -> str:
+    """A key that the ``size`` ranks of a group have in common, and no one else.
+
+    Raises RendezvousError where ranks do not come, or are on several hosts.
+    """
+    name = (group_id, tuple(members))
+    _made[name] += 1
+    attempt = environ.get("TORCHELASTIC_RUN_ID", ""), environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    prefix = f"farandole/{'/'.join(attempt)}/{'-'.join(map(str, members))}/{_made[name]}"
+    note = {"host": _host(), "name": socket.gethostname(), "key": secrets.token_hex(16) if rank == 0 else ""}
+    store.set(f"{prefix}/{rank}", json.dumps(note))
+    notes = [json.loads(text) for text in _read(store, [f"{prefix}/{r}" for r in range(size)], timeout)]
+    away = [r for r, other in enumerate(notes) if other["host"] != note["host"]]
+    if away:
+        raise RendezvousError(
+            f"rank {rank} of this group is on {note['name']}, but rank {away[0]} on {notes[away[0]]['name']};"
+            ' the ranks of a group with backend="farandole" share memory, so all are on one host: make a group for'
+            " each host, and use another backend between hosts",
+            rank=rank,
+            away=away,
+        )
+    return f"torch {notes[0]['key']}"
+
+
+def _read(store: Any, names: list[str], timeout: timedelta) -> list[bytes]:
+    try:
+        store.wait(names, timeout)
+    except dist.DistStoreError as error:
+        missing = [rank for rank, name in enumerate(names) if not store.check([name])]
+        raise RendezvousError(
+            f"ranks {spell(missing)} of this group's {len(names)} did not come within {timeout.total_seconds():g} s",
+            missing=missing,
+        ) from error
+    return [store.get(name) for name in names]
+
+
+def _host() -> str:
+    """What only processes that can meet have in common: the running kernel, and the network namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot} {os.readlink('/proc/self/ns/net')}"
