@@ -32,8 +32,10 @@ def plot(results: Sequence[Row]) -> str:
     width = _LEFT + len(ranks) * (_WIDTH + _GAP_X)
     height = _LEGEND + _TOP + len(collectives) * (_HEIGHT + _GAP_Y)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" role="img">'
+        ),
         "<title>Median time over size, by library</title>",
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         *_legend(libraries),

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -113,7 +114,7 @@ def _timed(call: Call, repetitions: int) -> list[float]:
 
 def _connect(folder: str, name: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.connect(os.path.join(folder, name))
+    made.connect(str(Path(folder) / name))
     return made
 
 

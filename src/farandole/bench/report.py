@@ -102,10 +102,11 @@ def mean_rows(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     groups = list(dict.fromkeys((row["collective"], row["ranks"]) for row in report["geomean_by"]))
     at = {(row["against"], row["collective"], row["ranks"]): row["ratio"] for row in report["geomean_by"]}
     headings = ["geometric mean", "all", *(f"{collective} x{ranks}" for collective, ranks in groups)]
-    return headings, [
-        [name, f"{mean:.2f}", *(f"{at[name, *group]:.2f}" if (name, *group) in at else "-" for group in groups)]
-        for name, mean in report["geomean"].items()
-    ]
+    rows = []
+    for name, mean in report["geomean"].items():
+        of_groups = [at.get((name, *group)) for group in groups]
+        rows.append([name, f"{mean:.2f}", *("-" if ratio is None else f"{ratio:.2f}" for ratio in of_groups)])
+    return headings, rows
 
 
 def _cell(row: dict[str, Any] | None, ratio: float | None, *, with_p99: bool) -> str:

@@ -170,9 +170,7 @@ def _batch(plan: Plan, job: Job, collective: str, size_bytes: int, point: _Point
 def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _Point) -> Measured:
     times = np.concatenate(point.times_s)
     median_s, p99_s, min_s = float(np.median(times)), float(np.quantile(times, 0.99)), float(times.min())
-    return Measured(
-        name, collective, ranks, size_bytes, len(times), median_s, p99_s, min_s, point.right, point.detail
-    )
+    return Measured(name, collective, ranks, size_bytes, len(times), median_s, p99_s, min_s, point.right, point.detail)
 
 
 def _succeeds(action: Callable[[], None], library: Library, sweep: Sweep) -> bool:

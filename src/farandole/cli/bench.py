@@ -69,15 +69,16 @@ def bench(
 
     _check(dtype, DTYPES, "type of elements that is compared")
     _check(via, VIAS, "way to compare")
-    found, missing = _found(_names(against), via, peers)
-    for entry in missing:
-        print_note(f"{entry.library} is left out: {entry.reason}: {entry.remedy}")
     collectives = _names(collective)
     for name in collectives:
         _check(name, COLLECTIVES, "collective that is compared")
+    counts = _counts(ranks)
+    found, missing = _found(_names(against), via, peers)
+    for entry in missing:
+        print_note(f"{entry.library} is left out: {entry.reason}: {entry.remedy}")
     plan = Plan(
         libraries=[ours(via, algorithm, timeout_s), *found],
-        ranks=_counts(ranks),
+        ranks=counts,
         collectives=collectives,
         sizes=size_list,
         dtype=dtype,
@@ -111,7 +112,9 @@ def bench(
         _print(whole)
     wrong = [row for row in sweep.measured if not row.checked]
     for row in wrong:
-        print_note(f"{row.library}, {row.collective} of {row.size_bytes} bytes on {row.ranks} ranks: the result is wrong")
+        print_note(
+            f"{row.library}, {row.collective} of {row.size_bytes} bytes on {row.ranks} ranks: the result is wrong"
+        )
     if wrong:
         raise typer.Exit(1)
 
