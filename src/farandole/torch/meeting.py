@@ -8,7 +8,6 @@ often this group was made before.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 from collections import Counter
@@ -72,4 +71,4 @@ def _read(store: Any, names: list[str], timeout: timedelta) -> list[bytes]:
 def _host() -> str:
     """What only processes that can meet have in common: the running kernel, and the network namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{boot} {os.readlink('/proc/self/ns/net')}"
+    return f"{boot} {Path('/proc/self/ns/net').readlink()}"

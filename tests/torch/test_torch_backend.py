@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from farandole.run.spawn import spawn
+
+pytest.importorskip("torch", reason="the backend is for PyTorch, which is not installed")
+
+RANKS = Path(__file__).with_name("torch_ranks.py")
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> dict[str, str]:
+    return {"path": str(tmp_path / "store")}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_reduction_of_every_dtype_is_that_of_a_local_reference(size: int, arguments: dict[str, str]) -> None:
+    assert spawn(size, f"{RANKS}:reductions", arguments, timeout_s=55) == [1168] * size
+
+
+@pytest.mark.parametrize("function", ["movements", "splits", "layouts", "works", "groups"])
+def test_collectives_messages_and_works_do_as_pytorch_says(function: str, arguments: dict[str, str]) -> None:
+    assert spawn(3, f"{RANKS}:{function}", arguments, timeout_s=55) == [None] * 3
+
+
+def test_an_algorithm_can_be_asked_for_by_option_call_and_context(arguments: dict[str, str]) -> None:
+    assert spawn(2, f"{RANKS}:forced", arguments) == [["tree", "ring", "direct"]] * 2
+
+
+def test_calls_that_do_not_match_raise_on_all_ranks_and_name_both(arguments: dict[str, str]) -> None:
+    for message in spawn(2, f"{RANKS}:mismatch", arguments):
+        assert "float32[3]" in message
+        assert "float32[4]" in message
+
+
+def test_a_monitored_barrier_names_the_rank_that_did_not_come(arguments: dict[str, str]) -> None:
+    heard, _ = spawn(2, f"{RANKS}:late", arguments)
+    assert "rank 1 failed to pass monitoredBarrier in 500 ms" in heard
+
+
+def test_training_with_two_ranks_has_the_losses_of_one(arguments: dict[str, str], tmp_path: Path) -> None:
+    alone = spawn(1, f"{RANKS}:training", {"path": str(tmp_path / "alone")})[0]
+    for losses in spawn(2, f"{RANKS}:training", arguments, timeout_s=55):
+        assert losses == pytest.approx(alone, rel=1e-5)
+
+
+def test_an_exit_without_destroying_the_group_is_clean(tmp_path: Path) -> None:
+    script = (
+        "import sys, torch, torch.distributed as dist, farandole.torch\n"
+        f"dist.init_process_group('farandole', init_method='file://{tmp_path}/store', rank=int(sys.argv[1]), world_size=2)\n"
+        "dist.all_reduce(torch.ones(3), async_op=True).wait()\n"
+        "print('end')\n"
+    )
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(rank)],
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in ranks:
+        out, err = process.communicate(timeout=50)
+        assert (process.returncode, out, err) == (0, "end\n", "")
