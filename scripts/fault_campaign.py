@@ -52,7 +52,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "kill": ("PeerLostError",),
     "exit": ("PeerLostError",),
     "exception": ("ClosedError", "PeerLostError"),  # closes on its way out, then ends
-    "close": ("ClosedError", "CommunicationError"),  # with calls in flight, which may be cut short
+    # With calls in flight, which may be cut short, or meet other calls.
+    "close": ("ClosedError", "CommunicationError", "MismatchError"),
     "interrupt": ("CommunicationError", "ClosedError"),
     "stop for too long": ("TimeLimitError",),
     "late": ("TimeLimitError",),
@@ -317,7 +318,7 @@ def _held() -> list[Any]:
 # ---- the job, as seen from outside
 
 
-class RankEnded(BaseException):  # noqa: N818 - not an error: it ends the process of a rank, through the usual exit
+class RankEnded(BaseException):
     """Carries a rank's status out of the campaign's own code."""
 
     def __init__(self, status: int) -> None:
@@ -461,7 +462,8 @@ def _has_messages(run: Run) -> bool:
 
 def _has_failed(folder: Path, rank: int) -> bool:
     """Whether a rank got an error of its own. The failure of a message is its sender's and receiver's affair alone:
-    they may close, and that is what others hear of."""
+    they may close, and that is what others hear of.
+    """
     return any(answer["what"] == "error" for answer in _answers(folder, rank))
 
 

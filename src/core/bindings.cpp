@@ -7,11 +7,17 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
+#include <utility>
+
+#include <unistd.h>
 
 #include "engine.hpp"
 #include "post.hpp"
@@ -41,8 +47,10 @@ bool within(std::int64_t first, std::int64_t count, std::size_t size) {
 
 // A plan refers to memory by number; refuse numbers that lead outside, so that no plan can corrupt a process.
 void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
-  check(plan.slices >= 0 && plan.stride >= 1 && plan.itemsize >= 1 && plan.divisor >= 1,
-        "a plan needs slices, a stride, an item size and a divisor");
+  // A call without a stage or a slice would let a rank run away from the others.
+  check(plan.slices >= 1 && !plan.stages.empty() && plan.stages.back().announces != 0, "a plan needs an end that is announced");
+  check(plan.stride >= 1 && plan.itemsize >= 1 && plan.divisor >= 1,
+        "a plan needs a stride, an item size and a divisor");
   for (auto& stage : plan.stages) {
     check(within(stage.first_wait, stage.waits, plan.waits.size()), "a stage waits outside the table");
     check(within(stage.first_step, stage.before + stage.after, plan.steps.size()), "a stage steps outside the table");
@@ -132,6 +140,34 @@ class Memory {
   bool held_ = false, fits_ = false;
 };
 
+// Waits without the interpreter lock, and counts the threads that do. A thread that comes for the lock when the
+// interpreter has ended is ended there and then, which C++ takes for a fault: `settle` waits for it.
+class Released {
+ public:
+  Released() { ++outside; }
+  ~Released() {
+    released_.reset();
+    --outside;
+  }
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
+
+  inline static std::atomic<int> outside{0};
+
+ private:
+  std::optional<nb::gil_scoped_release> released_{std::in_place};
+};
+
+// Wait until every thread that was in a call has the interpreter lock again, but for no longer than `limit_s`.
+void settle(double limit_s) {
+  static const pid_t owner = getpid();  // called once on import: a fork inherits the count, but not the threads
+  auto end = after(limit_s);
+  while (getpid() == owner && Released::outside.load() > 0 && Clock::now() < end) {
+    nb::gil_scoped_release released;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // What is in flight: a collective or a message. `message` is null for a collective.
 class Work {
  public:
@@ -144,7 +180,7 @@ class Work {
     auto deadline = after(timeout_s);
     while (true) {
       {
-        nb::gil_scoped_release released;
+        Released released;
         auto next = std::min(deadline, Clock::now() + std::chrono::milliseconds(50));
         if (task_->wait_until(next)) return true;
       }
@@ -173,14 +209,22 @@ class Runner {
         rank_(rank),
         set_bytes_(slot_bytes / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
         engine_(segment_, rank, process_fds, batch),
-        progress_(engine_, patience(foreground), patience(background)),
-        post_(segment_, rank, std::move(process_fds), patience(foreground)) {}
+        progress_(std::make_unique<Progress>(engine_, patience(foreground), patience(background))),
+        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {}
 
   ~Runner() {
+    if (is_of_a_fork()) {
+      // The segment is not mapped here, the threads do not run, and locks may be held for good: touch nothing.
+      (void)progress_.release();
+      (void)post_.release();  // keeps the segment, whose addresses may be something else by now
+      return;
+    }
     nb::gil_scoped_release released;  // a background thread may be about to call Python
-    progress_.stop(0);
-    post_.stop();
+    progress_->stop(0);
+    post_->stop(0);
   }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
@@ -197,8 +241,8 @@ class Runner {
   Outcome run(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
     Verdict verdict;
     {
-      nb::gil_scoped_release released;
-      verdict = progress_.run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted);
+      Released released;
+      verdict = progress_->run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted);
     }
     return outcome(verdict);
   }
@@ -210,8 +254,8 @@ class Runner {
     if (!from.fits() || !to.fits() || !from.is_or_is_apart_from(to)) return {-1, -1};
     Verdict verdict;
     {
-      nb::gil_scoped_release released;
-      verdict = progress_.run(plan, from.data(), to.data(), timeout_s, kInterrupted);
+      Released released;
+      verdict = progress_->run(plan, from.data(), to.data(), timeout_s, kInterrupted);
     }
     return outcome(verdict);
   }
@@ -220,7 +264,7 @@ class Runner {
   Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object when_done) {
     auto task = std::make_shared<Task>(callback(std::move(when_done)));
     nb::gil_scoped_release released;
-    progress_.submit(task, plan, bytes_at(input), room_at(output), timeout_s);
+    progress_->submit(task, plan, bytes_at(input), room_at(output), timeout_s);
     return {task, nullptr};
   }
 
@@ -240,9 +284,9 @@ class Runner {
     message->deadline = after(timeout_s);
     message->task = std::make_shared<Task>(callback(std::move(when_done)));
     {
-      nb::gil_scoped_release released;
-      receives ? post_.receive(message) : post_.send(message);
-      waits ? post_.finish(message, kInterrupted) : post_.leave_to_background();
+      Released released;
+      receives ? post_->receive(message) : post_->send(message);
+      waits ? post_->finish(message, kInterrupted) : post_->leave_to_background();
     }
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     return {message->task, message};
@@ -256,9 +300,11 @@ class Runner {
 
   // Let calls in flight end, but for no longer than `limit_s`, and make no more.
   void close(double limit_s) {
+    if (is_of_a_fork()) return;
     nb::gil_scoped_release released;
-    progress_.stop(limit_s);
-    post_.stop();
+    auto end = after(limit_s);
+    progress_->stop(limit_s);
+    post_->stop(std::chrono::duration<double>(end - Clock::now()).count());
     engine_.leave();
   }
   void fail() { segment_->break_with(rank_, rank_, Failure::interrupted); }
@@ -270,14 +316,16 @@ class Runner {
   }
 
  private:
+  bool is_of_a_fork() const { return getpid() != owner_; }
   static Patience patience(std::tuple<int, int> looks) { return {std::get<0>(looks), std::get<1>(looks)}; }
 
   std::shared_ptr<Segment> segment_;
   int rank_;
   std::size_t set_bytes_;
   Engine engine_;
-  Progress progress_;
-  Post post_;
+  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Post> post_;
+  pid_t owner_ = getpid();
 };
 
 }  // namespace
@@ -287,6 +335,8 @@ NB_MODULE(_core, module) {
   module.attr("CALL_TEXT_BYTES") = kTextBytes;
   module.attr("ANY_RANK") = kAnyRank;
   module.def("segment_bytes", &Segment::bytes_needed, nb::arg("ranks"), nb::arg("slot_bytes"));
+  settle(0);
+  module.def("settle", &settle, nb::arg("limit_s"));
   module.def("instruction_set", &instruction_set);
   module.def(
       "can_fold", [](std::string_view dtype, std::string_view op) { return find_fold(dtype, op) != nullptr; },

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include <sched.h>
 
@@ -10,7 +11,10 @@ namespace farandole {
 namespace {
 
 constexpr int kFewOperands = 16;
+constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15;  // odd: no history loses what came first
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
+constexpr int kYieldsPerLook = 16;
+constexpr auto kYieldFor = std::chrono::milliseconds(5);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
 // Copy to the output, past the caches if `streams` says so, and to the place; either may be null.
@@ -46,6 +50,20 @@ bool Engine::same_call(int peer) const {
   return segment_->line(peer).fingerprint[call] == segment_->line(rank_).fingerprint[call];
 }
 
+// Whom to blame when time is up: not the one waited for, who may itself be waiting, but the one that all wait for.
+// Whoever waits has announced more than the one it waits for, so that is the one that has announced least.
+int Engine::last_to_come(int peer) const {
+  auto done = [&](int rank) {
+    auto& line = segment_->line(rank);
+    return std::pair(line.counter.load(std::memory_order_acquire), line.entered.load(std::memory_order_acquire));
+  };
+  int last = peer;
+  for (int rank = 0; rank < segment_->ranks(); ++rank) {
+    if (rank != rank_ && done(rank) < done(last)) last = rank;
+  }
+  return last;
+}
+
 // Everything a rank looks at when the one it waits for does not come. True: go on waiting.
 bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   if (segment_->head().failure.load(std::memory_order_acquire) != 0) {
@@ -72,13 +90,15 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
     bool left = line.left.load(std::memory_order_acquire) != 0;
     if (!left && !dead_[static_cast<std::size_t>(rank)]) continue;
     if (line.counter.load(std::memory_order_acquire) >= end_) continue;
-    verdict = {left ? Failure::closed : Failure::lost, rank};
-    return false;
+    // Whoever has closed may have done so because of one that died, which is the better news.
+    if (!left || verdict.failure == Failure::none) verdict = {left ? Failure::closed : Failure::lost, rank};
+    if (!left) break;
   }
+  if (verdict.failure != Failure::none) return false;
   if ((*watch.interrupted)()) {
     verdict = {Failure::interrupted, rank_};
   } else if (now >= *deadline_) {
-    verdict = {Failure::late, peer};
+    verdict = {Failure::late, last_to_come(peer)};
   }
   return verdict.failure == Failure::none;
 }
@@ -94,9 +114,15 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
       pause();
       there = look();
     }
+    // Where others compute, each yield may cost a time slice of theirs: be done with it after a while.
+    Clock::time_point limit{};
     for (int i = 0; !there && i < watch.patience.yields; ++i) {
       sched_yield();
       there = look();
+      if (i % kYieldsPerLook != kYieldsPerLook - 1) continue;
+      auto now = Clock::now();
+      if (limit == Clock::time_point{}) limit = now + kYieldFor;
+      if (now >= limit) break;
     }
     while (!there) {
       sleep_on(line, seen);
@@ -156,7 +182,8 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
   base_ = line.counter.load(std::memory_order_relaxed);
   end_ = base_ + static_cast<std::uint64_t>(plan.slices) * plan.stages.size();
   ++call_;
-  line.fingerprint[call_ % kCalls] = plan.fingerprint;
+  history_ = (history_ + plan.fingerprint) * kMix;
+  line.fingerprint[call_ % kCalls] = history_;
   auto& text = segment_->text(rank_, call_).text;
   std::memcpy(text, plan.text.c_str(), std::min(plan.text.size() + 1, kTextBytes));
   line.entered.store(call_, std::memory_order_release);
@@ -210,7 +237,7 @@ void Engine::leave() {
 }
 
 std::vector<RankState> Engine::states() const {
-  bool broken = segment_->broken().failure != Failure::none;
+  bool broken = segment_->broken().failure != Failure::none && segment_->head().filled.load(std::memory_order_acquire) != 0;
   std::vector<RankState> states;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     auto& line = segment_->line(rank);

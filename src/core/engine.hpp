@@ -35,6 +35,7 @@ class Engine {
   // Tell the others that this rank will make no more calls.
   void leave();
 
+  int rank() const { return rank_; }
   std::uint64_t call() const { return call_; }
   // What each rank is doing or, if the communicator is broken, was doing when it broke.
   std::vector<RankState> states() const;
@@ -43,6 +44,7 @@ class Engine {
   bool arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch);
   bool look_around(int peer, Verdict& verdict, const Watch& watch);
   bool same_call(int peer) const;
+  int last_to_come(int peer) const;
   void run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set, const std::byte* input,
                 std::byte* output) const;
 
@@ -52,6 +54,7 @@ class Engine {
   int batch_slices_;
   std::size_t set_bytes_;               // of one slice
   std::uint64_t call_ = 0;              // this call
+  std::uint64_t history_ = 0;           // the fingerprint of all calls so far
   std::uint64_t base_ = 0, end_ = 0;    // the counters' common value at its beginning and its end
   std::uint64_t batch_ = 0;             // over all calls
   std::uint64_t batch_end_[2] = {0, 0}; // the counters' value at the end of the last even and odd batch

@@ -26,22 +26,27 @@ Post::Post(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_
       incoming_(static_cast<std::size_t>(segment_->ranks())),
       dead_(static_cast<std::size_t>(segment_->ranks()), false) {}
 
-Post::~Post() { stop(); }
+Post::~Post() { stop(0); }
 
 void Post::send(std::shared_ptr<Message> message) {
   std::lock_guard held(mutex_);
+  if (stopping_) return complete(*message, {Failure::closed, rank_});
   sends_[static_cast<std::size_t>(message->peer)].push_back(std::move(message));
 }
 
 void Post::receive(std::shared_ptr<Message> message) {
   std::lock_guard held(mutex_);
+  if (stopping_) return complete(*message, {Failure::closed, rank_});
   if (!take_aside(message)) receives_.push_back(std::move(message));
+}
+
+bool Post::has_sends() const {
+  return std::any_of(sends_.begin(), sends_.end(), [](auto& queue) { return !queue.empty(); });
 }
 
 bool Post::idle() const {
   auto unfinished = [](const Incoming& incoming) { return incoming.into || incoming.aside; };
-  return receives_.empty() && std::none_of(incoming_.begin(), incoming_.end(), unfinished) &&
-         std::all_of(sends_.begin(), sends_.end(), [](auto& queue) { return queue.empty(); });
+  return receives_.empty() && std::none_of(incoming_.begin(), incoming_.end(), unfinished) && !has_sends();
 }
 
 // Give a receive the first message that was set aside and fits it; true if there is one.
@@ -162,6 +167,7 @@ bool Post::pull(int peer) {
 
 bool Post::move() {
   bool moved = false;
+  if (stopping_) return false;  // what is not done belongs to its owners again
   for (int peer = 0; peer < segment_->ranks(); ++peer) {
     if (peer == rank_) continue;
     moved = push(peer) || moved;
@@ -181,33 +187,42 @@ void Post::give_up_on_the_gone() {
     if (segment_->line(peer).left.load(std::memory_order_acquire) != 0) return Failure::closed;
     return dead_[static_cast<std::size_t>(peer)] ? Failure::lost : Failure::none;
   };
-  auto judge = [&](const Message& message, bool may_have_come) -> Verdict {
+  // Of a rank that has gone, what it sent may still be in its pipe. Look there after seeing that it has gone.
+  auto is_over = [&](int peer, bool receives) -> Verdict {
+    auto why = gone(peer);
+    bool more = why == Failure::none || (receives && segment_->pipe(peer, rank_).readable() != 0);
+    return more ? Verdict{} : Verdict{why, peer};
+  };
+  auto judge = [&](const Message& message, bool receives) -> Verdict {
     if (broken.failure != Failure::none) return broken;
-    if (message.peer != kAnyRank && gone(message.peer) != Failure::none && !may_have_come) {
-      return {gone(message.peer), message.peer};
-    }
-    if (message.peer == kAnyRank) {
-      bool any = false;
+    Verdict over{};
+    if (message.peer != kAnyRank) {
+      over = is_over(message.peer, receives);
+    } else {
       for (int peer = 0; peer < segment_->ranks(); ++peer) {
-        any = any || (peer != rank_ && (gone(peer) == Failure::none || segment_->pipe(peer, rank_).readable() != 0));
+        if (peer == rank_) continue;
+        over = is_over(peer, receives);
+        if (over.failure == Failure::none) break;
       }
-      if (!any) return {Failure::lost, rank_ == 0 ? 1 : 0};
     }
+    if (over.failure != Failure::none) return over;
     return now >= message.deadline ? Verdict{Failure::late, message.peer} : Verdict{};
   };
   for (auto& queue : sends_) {
-    while (!queue.empty()) {
-      auto verdict = judge(*queue.front(), false);
-      if (verdict.failure == Failure::none) break;
+    for (auto it = queue.begin(); it != queue.end();) {
+      auto verdict = judge(**it, false);
+      if (verdict.failure == Failure::none) {
+        ++it;
+        continue;
+      }
       // Half a message would make nonsense of what follows it.
-      if (queue.front()->moved != 0) segment_->break_with(rank_, verdict.peer, verdict.failure);
-      complete(*queue.front(), verdict);
-      queue.pop_front();
+      if ((*it)->moved != 0) segment_->break_with(rank_, verdict.peer, verdict.failure);
+      complete(**it, verdict);
+      it = queue.erase(it);
     }
   }
   for (auto it = receives_.begin(); it != receives_.end();) {
-    bool may_have_come = (*it)->peer != kAnyRank && segment_->pipe((*it)->peer, rank_).readable() != 0;
-    auto verdict = judge(**it, may_have_come);
+    auto verdict = judge(**it, true);
     if (verdict.failure == Failure::none) {
       ++it;
     } else {
@@ -215,21 +230,23 @@ void Post::give_up_on_the_gone() {
       it = receives_.erase(it);
     }
   }
-  auto abandon = [&](std::shared_ptr<Message>& message, int peer) {
-    if (!message || message->task->done()) return;
-    auto verdict = judge(*message, segment_->pipe(peer, rank_).readable() != 0);
-    if (verdict.failure == Failure::none) return;
+  for (auto& incoming : incoming_) {
+    auto& message = incoming.into;
+    if (!message || message->task->done()) continue;
+    auto verdict = judge(*message, true);
+    if (verdict.failure == Failure::none) continue;
     complete(*message, verdict);
     message = std::make_shared<Message>(*message);  // what is left of it is taken out, and thrown away
     message->fits = false;
     message->task = std::make_shared<Task>();
-    message->deadline = Clock::time_point::max();
-  };
-  for (int peer = 0; peer < segment_->ranks(); ++peer) {
-    if (peer != rank_) abandon(incoming_[static_cast<std::size_t>(peer)].into, peer);
+    complete(*message, verdict);
   }
   for (auto& aside : aside_) {
-    if (aside.wanted_by) abandon(aside.wanted_by, aside.peer);
+    if (!aside.wanted_by) continue;
+    auto verdict = judge(*aside.wanted_by, true);
+    if (verdict.failure == Failure::none) continue;
+    complete(*aside.wanted_by, verdict);
+    aside.wanted_by = nullptr;  // the message is for the next receive
   }
 }
 
@@ -244,16 +261,17 @@ void Post::wait_for_bell(std::uint32_t seen) {
 void Post::finish(const std::shared_ptr<Message>& message, const std::function<bool()>& interrupted) {
   while (true) {
     auto seen = segment_->bell(rank_).rings.load(std::memory_order_acquire);
-    bool moved = false;
+    bool moved = false, asks = false;
     {
       std::lock_guard held(mutex_);
       moved = move();
+      asks = Clock::now() >= next_look_;
       if (!message->task->done() && !moved) give_up_on_the_gone();
     }
     if (message->task->done()) return;
     if (moved) continue;
     wait_for_bell(seen);
-    if (Clock::now() >= next_look_ && interrupted()) {
+    if (asks && interrupted()) {
       segment_->break_with(rank_, rank_, Failure::interrupted);
       std::lock_guard held(mutex_);
       next_look_ = {};
@@ -287,7 +305,18 @@ void Post::work() {
   }
 }
 
-void Post::stop() {
+void Post::stop(double limit_s) {
+  auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_s));
+  while (Clock::now() < limit) {
+    auto seen = segment_->bell(rank_).rings.load(std::memory_order_acquire);
+    {
+      std::lock_guard held(mutex_);
+      if (!has_sends()) break;
+      if (move()) continue;
+      give_up_on_the_gone();
+    }
+    listen(segment_->bell(rank_), seen);
+  }
   {
     std::lock_guard held(mutex_);
     stopping_ = true;
@@ -299,6 +328,9 @@ void Post::stop() {
     receives_.clear();
     for (auto& incoming : incoming_) {
       if (incoming.into) complete(*incoming.into, {Failure::closed, rank_});
+    }
+    for (auto& aside : aside_) {
+      if (aside.wanted_by) complete(*aside.wanted_by, {Failure::closed, rank_});
     }
   }
   changed_.notify_all();

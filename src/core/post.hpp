@@ -52,8 +52,8 @@ class Post {
   void finish(const std::shared_ptr<Message>& message, const std::function<bool()>& interrupted);
   // Let the background thread move it.
   void leave_to_background();
-  // Give up what is not done, and stop.
-  void stop();
+  // Let sends end, but for no longer than `limit_s`; give up what is not done, and stop.
+  void stop(double limit_s);
 
  private:
   struct Incoming {                     // what is being taken out of one pipe
@@ -82,6 +82,7 @@ class Post {
   void wait_for_bell(std::uint32_t seen);
   void work();
   bool idle() const;
+  bool has_sends() const;
 
   std::shared_ptr<Segment> segment_;
   int rank_;

@@ -12,15 +12,25 @@ Progress::~Progress() { stop(0); }
 Verdict Progress::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
                       const std::function<bool()>& interrupted) {
   if (in_flight_.load(std::memory_order_acquire) == 0) {
-    std::lock_guard held(engine_mutex_);
-    return engine_.run(plan, input, output, timeout_s, foreground_, interrupted);
+    const std::function<bool()> ends = [&] { return interrupted() || giving_up_.load(); };
+    return carry_out({nullptr, &plan, input, output, timeout_s}, foreground_, ends);
   }
   auto task = std::make_shared<Task>();
   submit(task, plan, input, output, timeout_s);
   while (!task->wait_until(Clock::now() + std::chrono::milliseconds(20))) {
-    if (interrupted()) giving_up_.store(true);
+    if (interrupted()) interrupted_.store(true);
   }
+  interrupted_.store(false);
   return task->verdict();
+}
+
+Verdict Progress::carry_out(const Job& job, Patience patience, const std::function<bool()>& interrupted) {
+  std::lock_guard held(engine_mutex_);
+  if (closed_ || giving_up_.load()) return {Failure::closed, engine_.rank()};
+  in_call_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  auto verdict = engine_.run(*job.plan, job.input, job.output, job.timeout_s, patience, interrupted);
+  in_call_.store({}, std::memory_order_relaxed);
+  return verdict;
 }
 
 void Progress::submit(std::shared_ptr<Task> task, const Plan& plan, const std::byte* input,
@@ -34,23 +44,19 @@ void Progress::submit(std::shared_ptr<Task> task, const Plan& plan, const std::b
       task = nullptr;
     }
   }
-  if (task) task->finish({Failure::closed, -1});
+  if (task) task->finish({Failure::closed, engine_.rank()});
   changed_.notify_one();
 }
 
 void Progress::work() {
-  const std::function<bool()> interrupted = [this] { return giving_up_.load(); };
+  const std::function<bool()> interrupted = [this] { return giving_up_.load() || interrupted_.load(); };
   std::unique_lock held(mutex_);
   while (true) {
     changed_.wait(held, [&] { return stopping_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
     Job job = jobs_.front();
     held.unlock();
-    Verdict verdict;
-    {
-      std::lock_guard in_call(engine_mutex_);
-      verdict = engine_.run(*job.plan, job.input, job.output, job.timeout_s, background_, interrupted);
-    }
+    auto verdict = carry_out(job, background_, interrupted);
     // Only now may a call on another thread pass this one by.
     held.lock();
     jobs_.pop_front();
@@ -63,15 +69,25 @@ void Progress::work() {
 }
 
 void Progress::stop(double limit_s) {
-  auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_s));
+  auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_s));
   {
     std::unique_lock held(mutex_);
     stopping_ = true;
-    changed_.wait_for(held, limit, [&] { return jobs_.empty(); });
+    if (in_call_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+      giving_up_.store(true);  // this call holds up all others; it ends when it goes on
+      return;
+    }
+    changed_.wait_until(held, limit, [&] { return jobs_.empty(); });
     if (!jobs_.empty()) giving_up_.store(true);
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (!engine_mutex_.try_lock_until(limit)) {
+    giving_up_.store(true);
+    engine_mutex_.lock();
+  }
+  closed_ = true;
+  engine_mutex_.unlock();
 }
 
 }  // namespace farandole

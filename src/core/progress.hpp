@@ -30,7 +30,8 @@ class Progress {
   void submit(std::shared_ptr<Task> task, const Plan& plan, const std::byte* input, std::byte* output,
               double timeout_s);
 
-  // Let calls in flight end, but for no longer than `limit_s`; then break the communicator, and stop.
+  // Let calls in flight end, of whichever thread, but for no longer than `limit_s`; then break the communicator, and stop.
+  // May be called from within a call (by a signal handler): then that call ends when it goes on.
   void stop(double limit_s);
 
  private:
@@ -41,16 +42,20 @@ class Progress {
     std::byte* output;
     double timeout_s;
   };
+  Verdict carry_out(const Job& job, Patience patience, const std::function<bool()>& interrupted);
   void work();
 
   Engine& engine_;
   Patience foreground_, background_;
-  std::mutex engine_mutex_;  // held by the thread that is in a call
+  std::timed_mutex engine_mutex_;             // held by the thread that is in a call
+  std::atomic<std::thread::id> in_call_{};    // which one that is
+  bool closed_ = false;                       // guarded by engine_mutex_: no more calls
   std::mutex mutex_;         // guards what follows
   std::condition_variable changed_;
   std::deque<Job> jobs_;  // the first is the one being worked on
   std::atomic<std::size_t> in_flight_{0};
-  std::atomic<bool> giving_up_{false};
+  std::atomic<bool> interrupted_{false};  // a thread that waits for the background thread was
+  std::atomic<bool> giving_up_{false};    // calls in flight must end, because the communicator is being closed
   bool stopping_ = false;
   std::thread thread_;
 };

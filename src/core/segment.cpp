@@ -1,10 +1,12 @@
 #include "segment.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -13,7 +15,8 @@
 namespace farandole {
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
+constexpr auto kFilledWithin = std::chrono::milliseconds(20);  // snapshots, unless the rank at it is stopped or dead
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
@@ -73,13 +76,20 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
 
 void Segment::break_with(int rank, int peer, Failure failure) const {
   auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
-  if (head().claimed.exchange(1) != 0) return;  // somebody else was first
-  for (int each = 0; each < ranks_; ++each) {
-    auto call = line(each).entered.load(std::memory_order_acquire);
-    snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
+  if (head().claimed.exchange(1) == 0) {
+    for (int each = 0; each < ranks_; ++each) {
+      auto call = line(each).entered.load(std::memory_order_acquire);
+      snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
+    }
+    head().filled.store(1, std::memory_order_release);
+  } else {
+    // Somebody else was first, and has the word; unless it dies, or is stopped, before it has said anything.
+    auto limit = Clock::now() + kFilledWithin;
+    while (head().failure.load(std::memory_order_acquire) == 0 && Clock::now() < limit) sched_yield();
   }
   auto packed = part(rank) << 40 | part(peer) << 16 | static_cast<std::uint64_t>(failure);
-  head().failure.store(packed, std::memory_order_seq_cst);
+  std::uint64_t none = 0;
+  if (!head().failure.compare_exchange_strong(none, packed, std::memory_order_seq_cst)) return;
   for (int each = 0; each < ranks_; ++each) {
     wake(line(each));
     ring(bell(each));

@@ -29,6 +29,7 @@ enum class Failure : std::uint32_t { none = 0, mismatch = 1, lost = 2, late = 3,
 struct alignas(kCacheLine) Head {
   std::atomic<std::uint64_t> failure;  // 0, or (rank << 40 | peer << 16 | Failure)
   std::atomic<std::uint32_t> claimed;  // 1 once a rank has begun to fill in the snapshots
+  std::atomic<std::uint32_t> filled;   // 1 once they are filled in
   std::uint32_t ranks;
   std::uint32_t version;
   std::uint64_t slot_bytes;
@@ -39,7 +40,7 @@ struct alignas(kCacheLine) Line {
   std::atomic<std::uint64_t> entered;   // the call that the rank is in, or was in last; 0 before the first
   std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes
   std::atomic<std::uint32_t> left;      // 1 once the rank has closed the communicator
-  std::uint64_t fingerprint[kCalls];    // of call c at c % kCalls
+  std::uint64_t fingerprint[kCalls];    // of all calls up to call c, at c % kCalls
 };
 static_assert(sizeof(Line) == kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

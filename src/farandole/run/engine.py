@@ -5,8 +5,10 @@ Everything that depends only on what is called, not on the data, is worked out o
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
 PLANS_KEPT = 256
 STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
+
+_SETTLE_S = 1.0  # for threads to come back from their calls when the interpreter ends
 
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
 _ALONE = (2000, 400)
@@ -57,6 +61,7 @@ class Engine:
         self._meeting = meeting
         self._pids = meeting.pids
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
+        self._is_closed = False
         self._lock = threading.Lock()
         self._kept: list[tuple[_core.Work, object]] = []
         crowded = self.ranks > len(os.sched_getaffinity(0))
@@ -71,6 +76,12 @@ class Engine:
             batch=BATCH_SLICES,
         )
         meeting.close_segment()
+        _open.add(self)
+
+    def __del__(self) -> None:
+        """A communicator that is forgotten, with all its calls, is closed; what its calls use must not go before."""
+        if hasattr(self, "_runner"):
+            self.close(0)
 
     def planned(self, call: Call) -> Planned:
         """The plan of ``call``, made now or taken from those kept."""
@@ -189,6 +200,9 @@ class Engine:
 
     def close(self, limit_s: float) -> None:
         """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._runner.close(limit_s)
         self._plans.clear()
         self._kept.clear()
@@ -207,3 +221,14 @@ class Engine:
             timeout_s=timeout_s,
             what=what,
         )
+
+
+_open: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Calls may be in flight although their communicator is forgotten; no thread must outlive the interpreter."""
+    for engine in list(_open):
+        engine.close(0)
+    _core.settle(_SETTLE_S)

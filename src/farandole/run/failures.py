@@ -47,6 +47,8 @@ def failure_error(
     if failure == LOST:
         return PeerLostError(f"{mine}: rank {peer} (pid {pids[peer]}) has died; {where}", pid=pids[peer], **facts)
     if failure == LATE:
+        if peer < 0:
+            return TimeLimitError(f"{mine}: nothing came within {timeout_s:g} s; {where}", timeout_s=timeout_s, **facts)
         return TimeLimitError(
             f"{mine}: rank {peer} did not arrive within {timeout_s:g} s; {where}. Give the call a longer timeout if"
             f" rank {peer} is only slow",

@@ -16,7 +16,7 @@ _FOREVER_S = 1e9
 class Work(Generic[Result]):
     """A call in flight; wait for it from any thread, in any order, as often as you like.
 
-    The arrays of the call must not be touched before it is done.
+    The arrays of the call must not be touched before ``wait`` has returned.
     """
 
     __slots__ = ("_error", "_result", "_work")
