@@ -53,15 +53,10 @@ def reduced(size: int, length: int, dtype: torch.dtype, op: str) -> torch.Tensor
         return result
     if dtype == torch.bool:
         return rows.all(0) if op in {"PRODUCT", "MIN"} else rows.any(0)
-    result = {
-        "SUM": lambda: wide.sum(0),
-        "AVG": lambda: (
-            wide.sum(0) / size if dtype.is_floating_point else torch.div(wide.sum(0), size, rounding_mode="trunc")
-        ),
-        "PRODUCT": lambda: wide.prod(0),
-        "MIN": lambda: wide.amin(0),
-        "MAX": lambda: wide.amax(0),
-    }[op]()
+    if op == "AVG":
+        rounding = None if dtype.is_floating_point else "trunc"
+        return torch.div(wide.sum(0), size, rounding_mode=rounding).to(dtype)
+    result = {"SUM": wide.sum, "PRODUCT": wide.prod, "MIN": wide.amin, "MAX": wide.amax}[op](0)
     return result.to(dtype)
 
 
