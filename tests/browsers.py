@@ -62,7 +62,7 @@ class Opened:
 
     def is_at(self, hash_: str) -> None:
         """Wait until this stands behind the # of the address, and fail if that does not come."""
-        from playwright.sync_api import expect  # noqa: PLC0415 - there without a browser, too
+        from playwright.sync_api import expect
 
         expect(self.page).to_have_url(self._address(hash_))
 

@@ -22,7 +22,7 @@ from farandole.verify import contributions, members, verify_program
 from pages import broken, every_algorithm
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, LocatorAssertions, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 RING = build("all_reduce", "ring", 4)
 HIERARCHICAL = build("all_reduce", "hierarchical:levels=4x2", 8)
@@ -70,7 +70,7 @@ def _wait_for_address(shown: Page, pattern: str) -> None:
     expect(shown).to_have_url(re.compile(pattern))
 
 
-def _wait_for(place: Locator) -> LocatorAssertions:
+def _wait_for(place: Locator) -> Any:
     from playwright.sync_api import expect
 
     return expect(place)

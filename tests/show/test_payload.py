@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -25,7 +26,9 @@ def _strange() -> Schedule:
         3,
         3,
         (
-            Round(src=[0, 1, 2, 5, 0], dst=[1, 1, 0, 1, 2], chunk=[0, 2, 1, 0, 2], reduce=[True, True, False, True, False]),
+            Round(
+                src=[0, 1, 2, 5, 0], dst=[1, 1, 0, 1, 2], chunk=[0, 2, 1, 0, 2], reduce=[True, True, False, True, False]
+            ),
             Round(src=[0, 2, 1], dst=[2, 2, 0], chunk=[1, 1, 0], count=[2, 1, 9], reduce=[True, True, False]),
             Round(src=[0, 1, 2], dst=[1, 2, 1], chunk=[0, 0, 0], count=[3, 2, 1], reduce=[False, True, True]),
         ),
@@ -115,7 +118,7 @@ def test_the_critical_path_of_a_simulation_is_marked_without_gaps() -> None:
     events = _events(part)
     path = [events[i] for i in part["critical"]]
     assert [event["round"] for event in path] == [0, 1, 2, 3, 4, 5]
-    assert all(a["end_ns"] == b["start_ns"] for a, b in zip(path, path[1:], strict=False))
+    assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(path))
     assert path[-1]["end_ns"] == part["total_ns"]
     assert part["links"][0]["utilisation"] == pytest.approx(0.998, abs=0.001)
 
@@ -138,7 +141,7 @@ def test_the_links_of_a_cluster_are_those_that_transfers_cross() -> None:
     for src, dst, links in zip(*part["routes"].values(), strict=True):
         assert part["links"]["src"][links[0]] == part["rank_node"][src]
         assert part["links"]["dst"][links[-1]] == part["rank_node"][dst]
-        inner = zip(links, links[1:], strict=False)
+        inner = itertools.pairwise(links)
         assert all(part["links"]["dst"][a] == part["links"]["src"][b] for a, b in inner)
     assert sorted(zip(part["routes"]["src"], part["routes"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3), (3, 0)]
     used = {link for links in part["routes"]["links"] for link in links}

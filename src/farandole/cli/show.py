@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +9,8 @@ import typer
 
 from farandole.cli import _options as options
 from farandole.cli._output import is_terminal, print_json, print_note, print_text
+from farandole.cli._pictures import Extras, open_page, write
 from farandole.cli._schedules import schedule_of
-from farandole.errors import UsageError
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
@@ -20,6 +19,8 @@ EXAMPLES = (
     "farandole show ring --ranks 4",
     "farandole show binomial --collective broadcast --ranks 8 --root 3",
     "farandole show hierarchical:levels=4x2 --ranks 8 -o player.html",
+    "farandole show ring --ranks 8 --compare tree --cluster switch:8 --size 1MiB -o both.html",
+    "farandole show ring --ranks 4 --moving -o ring.svg",
     "farandole show halving_doubling --ranks 8 -o schedule.json",
 )
 
@@ -31,15 +32,38 @@ def show(
     root: options.Root = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to a .html, .json or .txt file.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to a .html, .svg, .gif, .json or .txt file.",
+            show_default=False,
+        ),
     ] = None,
+    in_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="For a page: simulate on this cluster, and show the time.", show_default=False),
+    ] = None,
+    size: Annotated[str, typer.Option("--size", "-s", help="With --cluster: the whole buffer.")] = "64MiB",
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="For a page: show the time of this trace.", show_default=False)
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare", help="For a page: another algorithm, or a trace.json, beside it.", show_default=False
+        ),
+    ] = None,
+    moving: Annotated[bool, typer.Option("--moving", help="For an .svg: one that moves, not a strip.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Leave nothing out, however large the world.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show the table of what every rank holds after every round.
 
     a0 is rank 0's contribution to chunk a, a0..a3 are those of ranks 0 to 3, reduced. What has just arrived is
-    marked with >, and what must be there at the end with *. A .html file is a player, to step through offline.
+    marked with >, and what must be there at the end with *. A .html file is a player, to step through offline; with
+    both --trace and --cluster it shows what was measured beside what is simulated.
     """
     schedule = schedule_of(algorithm, ranks, collective, root)
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
@@ -47,14 +71,18 @@ def show(
     report = verify_schedule(schedule)
     if not report.ok:
         print_note(f"note: this schedule is wrong: {report.problems[0].message} (farandole verify says more)")
-    if output is not None:
-        _writer(output)(schedule, output)
-        print_note(f"wrote {output}")
+    extras = Extras(cluster, size, trace, compare, moving)
+    if in_browser:
+        open_page(schedule, report, output, extras)
+    elif output is not None:
+        write(schedule, report, output, extras)
+    else:
+        extras.check("")
     if json:
         from farandole.export.json import schedule_to_json  # noqa: PLC0415
 
         print_json("show", {"kind": "computed", **schedule_to_json(schedule)})
-    elif output is None:
+    elif output is None and not in_browser:
         _print(schedule, everything=everything)
 
 
@@ -70,36 +98,3 @@ def _print(schedule: Schedule, *, everything: bool) -> None:
         console.print(rich_table(schedule, width=console.width))
     else:
         print_text(show_table(schedule))
-
-
-def _write_json(schedule: Schedule, path: Path) -> None:
-    from farandole.export.json import write_schedule  # noqa: PLC0415 - loads NumPy
-
-    write_schedule(schedule, path)
-
-
-def _write_text(schedule: Schedule, path: Path) -> None:
-    from farandole.show.table import Limits, show_table  # noqa: PLC0415 - loads NumPy
-
-    path.write_text(f"{show_table(schedule, Limits.none(schedule))}\n", encoding="utf-8")
-
-
-def _write_page(schedule: Schedule, path: Path) -> None:
-    from farandole.show.page import page  # noqa: PLC0415 - loads NumPy
-
-    path.write_text(page(schedule), encoding="utf-8")
-
-
-_WRITERS: dict[str, Callable[[Schedule, Path], None]] = {
-    ".html": _write_page,
-    ".json": _write_json,
-    ".txt": _write_text,
-}
-
-
-def _writer(path: Path) -> Callable[[Schedule, Path], None]:
-    try:
-        return _WRITERS[path.suffix]
-    except KeyError:
-        forms = ", ".join(_WRITERS)
-        raise UsageError(f"a schedule is written to a file that ends with {forms}, not to {path.name!r}") from None

@@ -128,4 +128,3 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "got": problem.got,
         "waits": [list(pair) for pair in problem.waits],
     }
-

@@ -59,7 +59,9 @@ def trace_part(
         "kinds": kinds,
         "total_ns": trace.time_ns,
         "events": {
-            **{name: column(events[name]) for name in ("rank", "peer", "round", "chunk", "count", "start_ns", "end_ns")},
+            **{
+                name: column(events[name]) for name in ("rank", "peer", "round", "chunk", "count", "start_ns", "end_ns")
+            },
             "transfer": column(_transfer_of(transfers, events)),
             "kind": column(place[events["kind"]]),
         },
