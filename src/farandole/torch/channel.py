@@ -6,7 +6,9 @@ thread, the rest in the background, in order. A world of one rank has no engine:
 
 from __future__ import annotations
 
+import atexit
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -33,7 +35,7 @@ class Channel:
 
     def __init__(self, communicator: Communicator, name: str, timeout_s: float, chosen: dict[str, Choice]) -> None:
         """``timeout_s`` is for calls without a timeout of their own; ``chosen`` are algorithms by collective."""
-        self.communicator = communicator
+        self._communicator: Communicator | None = communicator
         self.engine: Engine | None = communicator.engine
         self.size = communicator.size
         self.name = name
@@ -42,6 +44,7 @@ class Channel:
         self.last_algorithm = ""
         self.is_open = True
         self._plans: dict[Key, tuple[Planned | None, str]] = {}
+        _open.add(self)
 
     def run(
         self,
@@ -119,9 +122,12 @@ class Channel:
     def close(self, drain_s: float) -> None:
         """Leave the group; calls in flight may end, if that takes no longer than ``drain_s``."""
         self.is_open = False
+        self.engine = None  # PyTorch may keep the group for ever, but the engine goes
         self._plans.clear()
-        with suppress(CommunicationError):
-            self.communicator.close(drain_s)
+        communicator, self._communicator = self._communicator, None
+        if communicator is not None:
+            with suppress(CommunicationError):
+                communicator.close(drain_s)
 
     def _planned(self, key: Key) -> Planned | None:
         found = self._plans.get(key)
@@ -148,6 +154,15 @@ class Channel:
             self._plans.pop(next(iter(self._plans)))
         self._plans[key] = made
         return made
+
+
+_open: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for channel in list(_open):
+        channel.close(0)
 
 
 def _alone(source: Tensor | None, target: Tensor | None) -> None:

@@ -328,8 +328,8 @@ class Collectives:
         if not splits:
             if rows % self._size:
                 raise LengthError(
-                    f"all_to_all_single: {rows} rows of the {what} cannot be shared out equally among {self._size} ranks;"
-                    f" pass {what}_split_sizes",
+                    f"all_to_all_single: {rows} rows of the {what} cannot be shared out equally among {self._size}"
+                    f" ranks; pass {what}_split_sizes",
                     got=rows,
                 )
             return (tensor.numel() // self._size,) * self._size

@@ -117,7 +117,7 @@ def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish | None]:
     memory = torch.empty(sum(counts), dtype=tensors[0].dtype)
 
     def finish() -> None:
-        for tensor, piece in zip(tensors, memory.split(counts), strict=True):
+        for tensor, piece in zip(tensors, torch.split(memory, counts), strict=True):
             put_back(tensor, piece)
 
     return memory, finish
