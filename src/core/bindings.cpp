@@ -261,8 +261,8 @@ class Runner {
   }
 
   // The caller keeps the plan, and the memory, until the work is done.
-  Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object when_done) {
-    auto task = std::make_shared<Task>(callback(std::move(when_done)));
+  Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object conclude) {
+    auto task = std::make_shared<Task>(callback(std::move(conclude)));
     nb::gil_scoped_release released;
     progress_->submit(task, plan, bytes_at(input), room_at(output), timeout_s);
     return {task, nullptr};
@@ -270,7 +270,7 @@ class Runner {
 
   // `receives` or else sends; in the background if `waits` is false.
   Work message(bool receives, std::uintptr_t address, std::uint64_t bytes, std::string_view dtype, int peer, std::int64_t tag,
-               double timeout_s, bool waits, nb::object when_done) {
+               double timeout_s, bool waits, nb::object conclude) {
     check(peer < segment_->ranks() && peer >= (receives ? kAnyRank : 0), "a message for a rank that does not exist");
     check(peer != rank_, "a message to oneself");
     auto message = std::make_shared<Message>();
@@ -282,7 +282,7 @@ class Runner {
     message->buffer = room_at(address);
     message->peer = peer;
     message->deadline = after(timeout_s);
-    message->task = std::make_shared<Task>(callback(std::move(when_done)));
+    message->task = std::make_shared<Task>(callback(std::move(conclude)));
     {
       Released released;
       receives ? post_->receive(message) : post_->send(message);
@@ -331,6 +331,7 @@ class Runner {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // others, such as PyTorch, keep communicators until the process ends
   module.doc() = "The native engine: runs compiled schedules over memory that processes share.";
   module.attr("CALL_TEXT_BYTES") = kTextBytes;
   module.attr("ANY_RANK") = kAnyRank;
@@ -359,9 +360,9 @@ NB_MODULE(_core, module) {
       .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))
       .def("submit", &Runner::submit, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"),
-           nb::arg("when_done").none())
+           nb::arg("conclude").none())
       .def("message", &Runner::message, nb::arg("receives"), nb::arg("address"), nb::arg("bytes"), nb::arg("dtype"),
-           nb::arg("peer"), nb::arg("tag"), nb::arg("timeout_s"), nb::arg("waits"), nb::arg("when_done").none())
+           nb::arg("peer"), nb::arg("tag"), nb::arg("timeout_s"), nb::arg("waits"), nb::arg("conclude").none())
       .def("states", &Runner::states)
       .def("close", &Runner::close, nb::arg("limit_s"))
       .def("fail", &Runner::fail)

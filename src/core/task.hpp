@@ -12,8 +12,8 @@ namespace farandole {
 
 class Task {
  public:
-  // Called once, on the thread that finished the task, after waiters can see the outcome.
-  explicit Task(std::function<void()> when_done = {}) : when_done_(std::move(when_done)) {}
+  // `conclude` is called, if all went well, on the thread that finished the task, before anyone can see that it is done.
+  explicit Task(std::function<void()> conclude = {}) : conclude_(std::move(conclude)) {}
 
   bool done() const {
     std::lock_guard held(mutex_);
@@ -29,22 +29,28 @@ class Task {
     return changed_.wait_until(held, when, [&] { return done_; });
   }
   void finish(Verdict verdict) {
+    std::function<void()> conclude;
     {
       std::lock_guard held(mutex_);
-      if (done_) return;
+      if (finishing_) return;
+      finishing_ = true;
+      conclude.swap(conclude_);
+    }
+    if (conclude && verdict.failure == Failure::none) conclude();
+    {
+      std::lock_guard held(mutex_);
       done_ = true;
       verdict_ = verdict;
     }
     changed_.notify_all();
-    if (when_done_) when_done_();
   }
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  bool done_ = false;
+  bool finishing_ = false, done_ = false;
   Verdict verdict_;
-  std::function<void()> when_done_;
+  std::function<void()> conclude_;
 };
 
 }  // namespace farandole

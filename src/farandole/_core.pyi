@@ -61,7 +61,7 @@ class Runner:
         timeout_s: float,
     ) -> tuple[int, int]: ...
     def submit(
-        self, plan: Plan, input: int, output: int, timeout_s: float, when_done: Callable[[], None] | None
+        self, plan: Plan, input: int, output: int, timeout_s: float, conclude: Callable[[], None] | None
     ) -> Work: ...
     def message(
         self,
@@ -73,7 +73,7 @@ class Runner:
         tag: int,
         timeout_s: float,
         waits: bool,
-        when_done: Callable[[], None] | None,
+        conclude: Callable[[], None] | None,
     ) -> Work: ...
     def states(self) -> list[tuple[int, bool, str]]: ...
     def close(self, limit_s: float) -> None: ...

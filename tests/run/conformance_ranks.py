@@ -131,6 +131,6 @@ def sum_of_bfloat16(names: list[str]) -> dict[str, float]:
 
 
 def _bfloat16() -> Any:
-    import ml_dtypes  # noqa: PLC0415 - for this test only
+    import ml_dtypes
 
     return ml_dtypes.bfloat16

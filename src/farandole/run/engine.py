@@ -150,10 +150,10 @@ class Engine:
         output_address: int,
         timeout_s: float,
         keep: object,
-        when_done: Callable[[], None] | None = None,
+        conclude: Callable[[], None] | None = None,
     ) -> _core.Work:
         """Carry out a planned call in the background; ``keep`` is kept alive until it is done."""
-        work = self._runner.submit(planned.plan, input_address, output_address, timeout_s, when_done)
+        work = self._runner.submit(planned.plan, input_address, output_address, timeout_s, conclude)
         self._keep_until_done(work, (planned, keep))
         return work
 
