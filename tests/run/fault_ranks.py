@@ -197,7 +197,7 @@ def a_forgotten_communicator_is_closed() -> Any:
                 part.background.all_reduce(np.ones(100_000 + k))
                 del part
             else:
-                answer = _error(lambda part=part: part.all_reduce(np.ones(100_000 + k), timeout_s=5))
+                answer = _error(lambda part=part, k=k: part.all_reduce(np.ones(100_000 + k), timeout_s=5))
                 assert answer[0] in {"CommunicationError", "ClosedError", ""}, answer  # or it was done in time
                 del part
             gc.collect()

@@ -1,0 +1,201 @@
+// The engine without Python, for the sanitizers: ranks are threads over one segment, so that every access of one
+// rank to what another has written is seen. Collectives in the foreground and the background, messages, and ends of
+// every kind. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine.hpp"
+#include "post.hpp"
+#include "progress.hpp"
+
+using namespace farandole;
+
+namespace {
+
+constexpr int kRanks = 4, kBatch = 2;
+constexpr std::size_t kSlotBytes = 16384;
+constexpr Patience kPatience{20, 20};
+const std::function<bool()> kNever = [] { return false; };
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "wrong: %s\n", what);
+  std::abort();
+}
+
+// An all-reduce in one round: each rank publishes its input, and folds those of all.
+Plan all_reduce(std::int64_t length, std::uint64_t fingerprint) {
+  constexpr std::int64_t most = static_cast<std::int64_t>(kSlotBytes) / (2 * kBatch) / 4;
+  std::int64_t slices = length == 0 ? 1 : (length + most - 1) / most, stride = std::max<std::int64_t>(1, std::min(length, most));
+  Plan plan{};
+  plan.slices = slices;
+  plan.stride = stride;
+  plan.itemsize = plan.partial_itemsize = 4;
+  plan.divisor = 1;
+  plan.fold = find_fold("float32", "sum");
+  plan.fingerprint = fingerprint;
+  plan.text = "all_reduce";
+  for (int rank = 0; rank < kRanks; ++rank) {
+    plan.operands.push_back({rank, 0, 0});
+    plan.waits.push_back(rank);
+  }
+  plan.operands.push_back({kInput, 0, 0});
+  plan.steps.push_back({kRanks, 1, stride, length, -1, 0, 0, 0});
+  plan.steps.push_back({0, kRanks, stride, length, 0, -1, 0, 1});
+  plan.stages.push_back({0, 0, 0, 1, 0, 1});
+  plan.stages.push_back({0, kRanks, 1, 1, 0, 1});
+  return plan;
+}
+
+struct Rank {
+  Rank(std::shared_ptr<Segment> segment, int number)
+      : engine(segment, number, std::vector<int>(kRanks, -1), kBatch),
+        progress(engine, kPatience, kPatience),
+        post(segment, number, std::vector<int>(kRanks, -1), kPatience) {}
+
+  void close(double limit_s) {
+    progress.stop(limit_s);
+    post.stop(limit_s);
+    engine.leave();
+  }
+
+  Engine engine;
+  Progress progress;
+  Post post;
+};
+
+std::shared_ptr<Message> message(int peer, std::int64_t tag, std::vector<std::byte>& memory, double timeout_s) {
+  auto made = std::make_shared<Message>();
+  made->header.bytes = memory.size();
+  made->header.tag = tag;
+  std::strcpy(made->header.dtype, "uint8");
+  made->buffer = memory.data();
+  made->peer = peer;
+  made->deadline = Clock::now() + std::chrono::milliseconds(static_cast<int>(timeout_s * 1000));
+  made->task = std::make_shared<Task>();
+  return made;
+}
+
+void wait_for(const Task& task) {
+  while (!task.wait_until(Clock::now() + std::chrono::seconds(1))) {
+  }
+}
+
+std::vector<float> values(int rank, std::int64_t length, int k) {
+  std::vector<float> made(static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] = static_cast<float>(i % 97) + static_cast<float>(rank * 3 + k);
+  return made;
+}
+
+void check(const std::vector<float>& result, int k) {
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    auto want = kRanks * (static_cast<float>(i % 97) + static_cast<float>(k)) + 3.0f * kRanks * (kRanks - 1) / 2;
+    expect(result[i] == want, "the sum");
+  }
+}
+
+auto at(std::vector<float>& memory) { return reinterpret_cast<std::byte*>(memory.data()); }
+
+// Collectives of two threads of each rank, one after the other, and messages around the ring meanwhile.
+void work(Rank& me, int number) {
+  std::thread messages([&] {
+    for (int k = 0; k < 30; ++k) {
+      std::vector<std::byte> out(static_cast<std::size_t>(k * 5003)), in(out.size()), odd(10), got(10);
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i + static_cast<std::size_t>(number + k));
+      int right = (number + 1) % kRanks, left = (number + kRanks - 1) % kRanks;
+      auto first = message(right, 1, out, 60), second = message(right, 2, odd, 60);
+      me.post.send(first);
+      me.post.send(second);
+      me.post.leave_to_background();
+      auto after = message(left, 2, got, 60), before = message(k % 2 ? left : kAnyRank, 1, in, 60);
+      me.post.receive(after);  // the other one is set aside
+      me.post.finish(after, kNever);
+      me.post.receive(before);
+      me.post.finish(before, kNever);
+      expect(before->fits && before->task->verdict().failure == Failure::none, "the message");
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        expect(in[i] == static_cast<std::byte>(i + static_cast<std::size_t>(left + k)), "the message's bytes");
+      }
+      wait_for(*first->task);
+      wait_for(*second->task);
+    }
+  });
+  for (int k = 0; k < 60; ++k) {
+    std::int64_t lengths[] = {1, 7, 1000, 5000, 20000, 0};
+    auto plan = all_reduce(lengths[k % 6], 5);
+    auto one = values(number, lengths[k % 6], k), two = values(number, lengths[k % 6], k + 1);
+    auto task = std::make_shared<Task>();
+    if (k % 3 == 0) me.progress.submit(task, plan, at(one), at(one), 60);
+    auto verdict = me.progress.run(plan, at(two), at(two), 60, kNever);
+    if (k % 3 != 0) me.progress.submit(task, plan, at(one), at(one), 60);
+    wait_for(*task);
+    expect(verdict.failure == Failure::none && task->verdict().failure == Failure::none, "a call");
+    check(one, k);
+    check(two, k + 1);
+  }
+  messages.join();
+}
+
+// Every rank comes to an end: by what rank 0 does, and all others hear of it.
+Failure end(Rank& me, int number, int how) {
+  auto plan = all_reduce(3000, how == 1 && number == 0 ? 6 : 5);
+  auto memory = values(number, 3000, 0), more = memory;
+  std::vector<std::byte> room(100000);
+  auto waits = message((number + 1) % kRanks, 9, room, 60);
+  me.post.receive(waits);
+  me.post.leave_to_background();
+  auto task = std::make_shared<Task>();
+  if (number == 0 && how == 2) {
+    me.close(0);
+  } else {
+    me.progress.submit(task, plan, at(memory), at(memory), how == 0 && number != 0 ? 0.05 : 60);
+    if (number == 0 && how == 3) me.close(0);
+  }
+  std::thread closes;
+  if (number == 1) closes = std::thread([&] { std::this_thread::yield(); me.engine.states(); });
+  auto last = me.progress.run(plan, at(more), at(more), how == 0 && number != 0 ? 0.05 : 60, kNever).failure;
+  if (closes.joinable()) closes.join();
+  me.close(0.01);
+  if (!(number == 0 && how == 2)) wait_for(*task);
+  wait_for(*waits->task);
+  return last;
+}
+
+void on_all(std::vector<std::unique_ptr<Rank>>& ranks, const std::function<void(Rank&, int)>& each) {
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number) {
+    threads.emplace_back([&, number] { each(*ranks[static_cast<std::size_t>(number)], number); });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+void job(int how) {
+  int fd = memfd_create("sanitized", MFD_CLOEXEC);
+  expect(fd >= 0 && ftruncate(fd, static_cast<off_t>(Segment::bytes_needed(kRanks, kSlotBytes))) == 0, "memory");
+  auto segment = std::make_shared<Segment>(fd, kRanks, kSlotBytes);
+  ::close(fd);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int number = 0; number < kRanks; ++number) ranks.push_back(std::make_unique<Rank>(segment, number));
+  on_all(ranks, work);
+  on_all(ranks, [how](Rank& me, int number) {
+    auto failure = end(me, number, how);
+    if (how == 1) expect(failure == Failure::mismatch, "a mismatch is one on every rank");
+    if (how >= 2) expect(failure != Failure::none, "a rank that closes is heard of");
+  });
+}
+
+}  // namespace
+
+int main() {
+  for (int how = 0; how < 4; ++how) {
+    job(how);
+    std::printf("end %d: right\n", how);
+  }
+}
