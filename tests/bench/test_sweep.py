@@ -78,7 +78,7 @@ def test_a_library_that_cannot_start_is_left_out_with_its_last_words(tmp_path: P
 
 
 def test_ours_failing_is_an_error() -> None:
-    with pytest.raises(CommunicationError, match="no algorithm is called 'rong'"):
+    with pytest.raises(CommunicationError, match="no algorithm for all_reduce is called 'rong'"):
         run_sweep(plan(ours("numpy", "rong", 5.0), ranks=2))
 
 
