@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from farandole.bench.calls import CALLS, Array, Buffers, Trial
+from farandole.bench.calls import Array
 from farandole.errors import UnsupportedError, UsageError
 from farandole.run.start import init
 
@@ -68,10 +68,14 @@ class FarandoleSession:
         self.version = f"farandole {__version__}"
 
     def prepare(self, task: Task) -> Call:
-        """The method of that name."""
-        trial = Trial(task.collective, self._algorithm, 0)
-        buffers = Buffers(task.given, task.out, task.out, task.counts, self.rank == 0)
-        return CALLS[task.collective](self._communicator, trial, self._algorithm, buffers)[0]
+        """The method of that name, with counts only where parts are uneven."""
+        ours, how, given, out = self._communicator, self._algorithm, task.given, task.out
+        counts = None if task.is_even else task.counts
+        if task.collective == "all_reduce":
+            return lambda: ours.all_reduce(given, algorithm=how, out=out)
+        if task.collective == "reduce_scatter":
+            return lambda: ours.reduce_scatter(given, counts=counts, algorithm=how, out=out)
+        return lambda: ours.all_gather(given, counts=counts, algorithm=how, out=out)
 
     def barrier(self) -> None:
         """Return when all ranks have come."""
