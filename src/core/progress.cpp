@@ -82,9 +82,9 @@ void Progress::stop(double limit_s) {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (!engine_mutex_.try_lock_until(limit)) {
-    giving_up_.store(true);
-    engine_mutex_.lock();
+  while (!engine_mutex_.try_lock()) {
+    if (Clock::now() >= limit) giving_up_.store(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   closed_ = true;
   engine_mutex_.unlock();

@@ -47,7 +47,7 @@ class Progress {
 
   Engine& engine_;
   Patience foreground_, background_;
-  std::timed_mutex engine_mutex_;             // held by the thread that is in a call
+  std::mutex engine_mutex_;                   // held by the thread that is in a call
   std::atomic<std::thread::id> in_call_{};    // which one that is
   bool closed_ = false;                       // guarded by engine_mutex_: no more calls
   std::mutex mutex_;         // guards what follows
