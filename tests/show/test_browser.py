@@ -137,7 +137,7 @@ def test_keys_move_the_cursor(opened: Opened, keys: list[str], where: str) -> No
 def test_the_list_of_keys_opens_with_a_question_mark_and_holds_the_keyboard_until_it_is_closed(opened: Opened) -> None:
     shown = opened.show(page(RING))
     shown.keyboard.press("?")
-    assert shown.get_by_role("dialog", name="Keyboard").is_visible()
+    shown.get_by_role("dialog", name="Keyboard").wait_for()
     shown.keyboard.press("ArrowRight")
     says(shown, "Start, 6 rounds to come")
     shown.keyboard.press("Escape")
@@ -163,7 +163,7 @@ def test_space_presses_the_button_that_has_the_focus_and_plays_elsewhere(opened:
     opened.is_at("round=1")
     shown.get_by_role("slider").focus()
     shown.keyboard.press(" ")
-    assert shown.get_by_role("button", name="Pause").is_visible()
+    shown.get_by_role("button", name="Pause").wait_for()
 
 
 def test_playing_goes_to_the_end_and_stops_there_and_plays_again_from_the_start(opened: Opened) -> None:
@@ -257,7 +257,7 @@ def test_provenance_is_what_the_verifier_says(opened: Opened, schedule: Schedule
 
 def test_pointing_at_a_cell_shows_its_provenance_and_a_click_keeps_it(opened: Opened) -> None:
     shown = opened.show(page(RING), "round=6")
-    box = shown.locator(".grid canvas").bounding_box()
+    box = shown.locator(".grid canvas:last-child").bounding_box()
     assert box is not None
     shown.mouse.move(box["x"] + 56 + 20, box["y"] + 30 + 20)
     shown.wait_for_selector(".provenance[data-rank='0'][data-chunk='0']")
@@ -367,7 +367,7 @@ def test_two_runs_move_together_and_the_shorter_waits_at_its_end(opened: Opened)
     shown.keyboard.press("End")
     assert caption(shown, 0).startswith("All-gather, round 3 of 3")
     assert caption(shown, 1).startswith("Broadcast, round 2 of 2")
-    box = shown.locator(".grid canvas").nth(1).bounding_box()
+    box = shown.locator(".grid canvas:last-child").nth(1).bounding_box()
     assert box is not None
     shown.mouse.click(box["x"] + 80, box["y"] + 40)
     opened.is_at("round=6&rank=0&chunk=0&run=1")

@@ -1,7 +1,7 @@
 /** The grid: a row per rank, a column per chunk; in each cell one segment per rank whose contribution is in it. */
 import { cellX, cellY, type GridLayout } from '../layout/grid';
 import { has, size } from '../model/bits';
-import type { Frame } from '../model/frame';
+import type { Flight } from '../model/frame';
 import type { Provenance } from '../model/provenance';
 import type { Run } from '../model/run';
 import { chunkLabel } from '../model/text';
@@ -9,12 +9,18 @@ import { arrowhead, bent, type Curve } from './curve';
 import { chunkColour, FONT, textOn, type Theme } from './theme';
 import { drawToken } from './token';
 
-export interface GridView {
+export interface CellsView {
   run: Run;
-  frame: Frame;
+  /** What each rank holds, and which cells have just been written. */
+  state: Uint32Array;
+  fresh: ReadonlySet<number>;
   theme: Theme;
   layout: GridLayout;
   provenance: Provenance | null;
+}
+
+export interface GridView extends CellsView {
+  flights: Flight[];
   /** Transfers to bring out; the others step back. Empty for none. */
   marked: Set<number>;
   /** Cells with a problem, as `rank * chunks + chunk`. */
@@ -26,7 +32,8 @@ export interface GridView {
 /** Above this many transfers at once, only cells are drawn: arrows would be a grey area. */
 const MANY = 260;
 
-export function drawGrid(ctx: CanvasRenderingContext2D, view: GridView): void {
+/** The layer below: names and cells, which stay while transfers move. */
+export function drawCells(ctx: CanvasRenderingContext2D, view: CellsView): void {
   drawLabels(ctx, view);
   const { layout, run, provenance } = view;
   for (let rank = 0; rank < layout.rows; rank++) {
@@ -37,15 +44,20 @@ export function drawGrid(ctx: CanvasRenderingContext2D, view: GridView): void {
   }
   ctx.globalAlpha = 1;
   if (run.origin && layout.stepX < 24) drawBlocks(ctx, view, run.origin);
+}
+
+/** The layer above: the transfers, or the way of the chunk that is explained, and what is wrong. */
+export function drawMoves(ctx: CanvasRenderingContext2D, view: GridView): void {
+  const { layout, run, provenance, theme } = view;
   if (provenance) drawProvenance(ctx, view, provenance);
   else drawTransfers(ctx, view);
   for (const cell of view.faulty) {
     const [rank, chunk] = [Math.floor(cell / run.schedule.chunks), cell % run.schedule.chunks];
-    if (rank < layout.rows && chunk < layout.columns) outline(ctx, view, rank, chunk, view.theme.danger, 2);
+    if (rank < layout.rows && chunk < layout.columns) outline(ctx, view, rank, chunk, theme.danger, 2);
   }
 }
 
-function drawLabels(ctx: CanvasRenderingContext2D, { layout, theme, provenance }: GridView): void {
+function drawLabels(ctx: CanvasRenderingContext2D, { layout, theme, provenance }: CellsView): void {
   ctx.textBaseline = 'middle';
   const everyRow = Math.max(1, Math.ceil(11 / layout.stepY));
   ctx.font = `500 12px ${FONT}`;
@@ -91,7 +103,7 @@ function drawThinLabels(ctx: CanvasRenderingContext2D, layout: GridLayout, theme
 }
 
 /** Many columns: a line between the chunks of one rank and those of the next. */
-function drawBlocks(ctx: CanvasRenderingContext2D, { layout, theme }: GridView, origin: Int32Array): void {
+function drawBlocks(ctx: CanvasRenderingContext2D, { layout, theme }: CellsView, origin: Int32Array): void {
   ctx.strokeStyle = theme.faint;
   ctx.lineWidth = 1;
   for (let chunk = 1; chunk < layout.columns; chunk++) {
@@ -104,23 +116,30 @@ function drawBlocks(ctx: CanvasRenderingContext2D, { layout, theme }: GridView, 
   }
 }
 
-function drawCell(ctx: CanvasRenderingContext2D, view: GridView, rank: number, chunk: number): void {
-  const { run, frame, theme, layout } = view;
+function drawCell(ctx: CanvasRenderingContext2D, view: CellsView, rank: number, chunk: number): void {
+  const { run, state, theme, layout } = view;
   const { width, height } = layout;
   const x = cellX(layout, chunk);
   const y = cellY(layout, rank);
   const { words } = run.timeline;
   const cell = rank * run.schedule.chunks + chunk;
-  const count = size(frame.state, cell * words, words);
+  const count = size(state, cell * words, words);
   const colour = chunkColour(theme, chunk);
-  const roundness = Math.min(7, width * 0.12, height * 0.2);
+  const complete = count >= run.whole;
   const alpha = ctx.globalAlpha;
-
+  if (width < 14 && height < 20) {
+    ctx.fillStyle = count > 0 ? colour : theme.cell;
+    if (count > 0 && !complete) ctx.globalAlpha = alpha * (0.16 + (0.56 * count) / run.whole);
+    ctx.fillRect(x, y, width, height);
+    ctx.globalAlpha = alpha;
+    if (view.fresh.has(cell) && !view.provenance) outline(ctx, view, rank, chunk, theme.ink);
+    return;
+  }
+  const roundness = Math.min(7, width * 0.12, height * 0.2);
   ctx.beginPath();
   ctx.roundRect(x, y, width, height, roundness);
   ctx.fillStyle = theme.cell;
   ctx.fill();
-  const complete = count >= run.whole;
   if (complete) {
     ctx.fillStyle = colour;
     ctx.fill();
@@ -150,7 +169,7 @@ function drawCell(ctx: CanvasRenderingContext2D, view: GridView, rank: number, c
     ctx.strokeRect(x + 2.5, y + 2.5, width - 5, height - 5);
   }
   if (count > 0 && width > 24 && (height > 19 || (complete && height > 13))) label(ctx, view, { x, y, width, height }, count, complete, chunk, rank);
-  if (frame.fresh.has(cell) && !view.provenance) outline(ctx, view, rank, chunk, theme.ink);
+  if (view.fresh.has(cell) && !view.provenance) outline(ctx, view, rank, chunk, theme.ink);
 }
 
 /** The segments lie along the bottom where there is room for words above them. */
@@ -158,7 +177,7 @@ const barHeight = (height: number): number => (height > 30 ? Math.min(18, height
 
 function label(
   ctx: CanvasRenderingContext2D,
-  { run, theme, frame }: GridView,
+  { run, theme, state }: CellsView,
   box: { x: number; y: number; width: number; height: number },
   count: number,
   complete: boolean,
@@ -174,7 +193,7 @@ function label(
   let text = `${count}/${run.whole}`;
   if (run.origin) {
     const { words } = run.timeline;
-    const right = has(frame.state, (rank * run.schedule.chunks + chunk) * words, run.origin[chunk]);
+    const right = has(state, (rank * run.schedule.chunks + chunk) * words, run.origin[chunk]);
     text = box.width > 76 ? `from rank ${run.origin[chunk]}` : right ? '✓' : '✗';
   } else if (complete && box.width > 44) text = `${text} ✓`;
   ctx.fillText(text, box.x + box.width / 2, middle);
@@ -183,7 +202,7 @@ function label(
 /** One slice per rank, filled where the rank's contribution is in; a plain share where slices would be too thin. */
 function drawSegments(
   ctx: CanvasRenderingContext2D,
-  { run, frame, theme }: GridView,
+  { run, state, theme }: CellsView,
   offset: number,
   box: { x: number; y: number; width: number; height: number },
   colour: string,
@@ -191,19 +210,19 @@ function drawSegments(
   const { ranks } = run.schedule;
   const step = box.width / ranks;
   if (step < 2.4) {
-    const share = size(frame.state, offset, run.timeline.words) / run.whole;
+    const share = size(state, offset, run.timeline.words) / run.whole;
     ctx.fillStyle = colour;
     ctx.fillRect(box.x, box.y, box.width * Math.min(share, 1), box.height);
     return;
   }
   const gap = step > 6 ? 1.5 : 0.6;
   for (let rank = 0; rank < ranks; rank++) {
-    ctx.fillStyle = has(frame.state, offset, rank) ? colour : theme.slot;
+    ctx.fillStyle = has(state, offset, rank) ? colour : theme.slot;
     ctx.fillRect(box.x + rank * step + gap / 2, box.y, step - gap, box.height);
   }
 }
 
-function outline(ctx: CanvasRenderingContext2D, { layout }: GridView, rank: number, chunk: number, colour: string, apart = 0): void {
+function outline(ctx: CanvasRenderingContext2D, { layout }: CellsView, rank: number, chunk: number, colour: string, apart = 0): void {
   if (layout.width < 4) return;
   ctx.lineWidth = layout.width > 16 ? 2.5 : 1.5;
   ctx.strokeStyle = colour;
@@ -226,10 +245,10 @@ function way(layout: GridLayout, first: number, last: number, src: number, dst: 
 }
 
 function drawTransfers(ctx: CanvasRenderingContext2D, view: GridView): void {
-  const { run, frame, theme, layout, marked } = view;
+  const { run, flights, theme, layout, marked } = view;
   const { src, dst, chunk, count, reduce, valid } = run.schedule;
-  if (frame.flights.length > MANY || layout.stepX < 16 || layout.stepY < 12) return;
-  for (const { transfer, mode, fraction } of frame.flights) {
+  if (flights.length > MANY || layout.stepX < 16 || layout.stepY < 12) return;
+  for (const { transfer, mode, fraction } of flights) {
     if (!valid[transfer] || src[transfer] === dst[transfer]) continue;
     if (Math.max(src[transfer], dst[transfer]) >= layout.rows || chunk[transfer] >= layout.columns) continue;
     const last = Math.min(chunk[transfer] + count[transfer], layout.columns) - 1;

@@ -53,7 +53,7 @@ export function drawPicture(ctx: CanvasRenderingContext2D, view: PictureView): v
     return curve;
   };
   if (provenance) drawRoutes(ctx, view, curveOf, provenance);
-  else drawFlights(ctx, view, curveOf);
+  else drawFlights(ctx, view, points, curveOf);
   drawWaits(ctx, view, points, radius);
   for (let rank = 0; rank < run.schedule.ranks; rank++) drawRank(ctx, view, rank, points[rank], radius);
   for (let hub = run.schedule.ranks; hub < points.length; hub++) drawHub(ctx, view, hub, points);
@@ -150,26 +150,56 @@ function drawLinks(ctx: CanvasRenderingContext2D, { run, places, frame, theme }:
   ctx.globalAlpha = 1;
 }
 
-function drawFlights(ctx: CanvasRenderingContext2D, view: PictureView, curveOf: (t: number) => Curve): void {
+function drawFlights(ctx: CanvasRenderingContext2D, view: PictureView, points: Point[], curveOf: (t: number) => Curve): void {
   const { run, frame, theme, marked } = view;
-  const many = frame.flights.length > MANY;
+  if (frame.flights.length > MANY) {
+    drawMany(ctx, view, points);
+    return;
+  }
   for (const { transfer, mode } of frame.flights) {
     if (!run.schedule.valid[transfer]) continue;
     const curve = curveOf(transfer);
     const dimmed = marked.size > 0 && !marked.has(transfer);
-    ctx.strokeStyle = ctx.fillStyle = chunkColour(theme, run.schedule.chunk[transfer]);
-    ctx.globalAlpha = (mode === 'ahead' ? 0.55 : 0.9) * (dimmed ? 0.15 : 1) * (many ? 0.35 : 1);
     const faulty = view.faulty.has(transfer);
-    if (faulty) ctx.strokeStyle = ctx.fillStyle = theme.danger;
-    ctx.lineWidth = many ? 0.7 : marked.has(transfer) || faulty ? 4 : mode === 'ahead' ? 1.8 : 2.4;
-    ctx.setLineDash(mode === 'ahead' && !many ? [5, 5] : []);
+    ctx.strokeStyle = ctx.fillStyle = faulty ? theme.danger : chunkColour(theme, run.schedule.chunk[transfer]);
+    ctx.globalAlpha = (mode === 'ahead' ? 0.55 : 0.9) * (dimmed ? 0.15 : 1);
+    ctx.lineWidth = marked.has(transfer) || faulty ? 4 : mode === 'ahead' ? 1.8 : 2.4;
+    ctx.setLineDash(mode === 'ahead' ? [5, 5] : []);
     ctx.beginPath();
     curve.trace(ctx);
     ctx.stroke();
     ctx.setLineDash([]);
-    if (!many) arrowhead(ctx, curve.points[curve.points.length - 1], curve.angle, 9);
+    arrowhead(ctx, curve.points[curve.points.length - 1], curve.angle, 9);
   }
   ctx.globalAlpha = 1;
+}
+
+/** Many transfers: straight lines, all of one colour at once, grown as far as they have come. */
+function drawMany(ctx: CanvasRenderingContext2D, { run, frame, theme, marked }: PictureView, points: Point[]): void {
+  const { src, dst, chunk, valid } = run.schedule;
+  ctx.lineWidth = 0.8;
+  for (let colour = 0; colour < theme.chunks.length; colour++) {
+    ctx.strokeStyle = theme.chunks[colour];
+    ctx.globalAlpha = marked.size > 0 ? 0.08 : 0.4;
+    ctx.beginPath();
+    for (const { transfer, mode, fraction } of frame.flights) {
+      if (!valid[transfer] || chunk[transfer] % theme.chunks.length !== colour) continue;
+      const [from, to] = [points[src[transfer]], points[dst[transfer]]];
+      const share = mode === 'moving' ? fraction : 1;
+      ctx.moveTo(from.x, from.y);
+      ctx.lineTo(from.x + (to.x - from.x) * share, from.y + (to.y - from.y) * share);
+    }
+    ctx.stroke();
+  }
+  ctx.globalAlpha = 1;
+  ctx.lineWidth = 3;
+  ctx.strokeStyle = theme.ink;
+  for (const transfer of marked) {
+    ctx.beginPath();
+    ctx.moveTo(points[src[transfer]].x, points[src[transfer]].y);
+    ctx.lineTo(points[dst[transfer]].x, points[dst[transfer]].y);
+    ctx.stroke();
+  }
 }
 
 function drawTokens(ctx: CanvasRenderingContext2D, view: PictureView, curveOf: (t: number) => Curve, radius: number): void {
@@ -252,7 +282,9 @@ function drawRank(ctx: CanvasRenderingContext2D, view: PictureView, rank: number
   const hole = radius * 0.6;
   const shown = Math.min(chunks, 64);
   const step = (2 * Math.PI) / shown;
-  for (let chunk = 0; chunk < shown && radius > 5; chunk++) {
+  const dense = step * radius < 1.6;
+  if (dense) drawShare(ctx, view, rank, at, radius);
+  for (let chunk = 0; chunk < shown && !dense; chunk++) {
     const share = Math.min(size(frame.state, (rank * chunks + chunk) * words, words) / run.whole, 1);
     if (share === 0) continue;
     const gap = shown > 1 && step > 0.25 ? 0.045 : 0;
@@ -278,6 +310,18 @@ function drawRank(ctx: CanvasRenderingContext2D, view: PictureView, rank: number
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
   ctx.fillText(`${rank}`, at.x, at.y + 0.5);
+}
+
+/** A rank that is too small for arcs: a ring, as far around as what it holds is of the whole buffer. */
+function drawShare(ctx: CanvasRenderingContext2D, { run, frame, theme }: PictureView, rank: number, at: Point, radius: number): void {
+  const { chunks } = run.schedule;
+  const { words } = run.timeline;
+  const held = size(frame.state, rank * chunks * words, chunks * words) / (chunks * run.whole);
+  ctx.strokeStyle = theme.accent;
+  ctx.lineWidth = radius * 0.35;
+  ctx.beginPath();
+  ctx.arc(at.x, at.y, radius * 0.8, -Math.PI / 2, -Math.PI / 2 + 2 * Math.PI * Math.min(held, 1));
+  ctx.stroke();
 }
 
 function drawHub(ctx: CanvasRenderingContext2D, { run, places, theme, width }: PictureView, hub: number, points: Point[]): void {

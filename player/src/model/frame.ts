@@ -23,7 +23,7 @@ export interface Frame {
   /** The round that is shown, -1 where there is none. */
   round: number;
   /** Cells that the shown round has just written, as `rank * chunks + chunk`. */
-  fresh: Set<number>;
+  fresh: ReadonlySet<number>;
 }
 
 /** The share of a round's time after which its transfers have arrived. */
@@ -45,7 +45,7 @@ export function frameAtRound(run: Run, position: number, within = 0): Frame {
       state: timeline.stateAt(arrived ? whole + 1 : whole),
       flights,
       round: whole,
-      fresh: arrived ? written(run, flights) : new Set(),
+      fresh: arrived ? writtenIn(run, whole, flights) : NONE,
     };
   }
   if (within > 0 && whole < schedule.rounds) {
@@ -58,10 +58,10 @@ export function frameAtRound(run: Run, position: number, within = 0): Frame {
   }
   if (whole === 0) {
     const flights = schedule.rounds > 0 ? flightsOf(run, 0, () => ({ mode: 'ahead', fraction: 0 })) : [];
-    return { state: timeline.stateAt(0), flights, round: -1, fresh: new Set() };
+    return { state: timeline.stateAt(0), flights, round: -1, fresh: NONE };
   }
   const flights = flightsOf(run, whole - 1, () => ({ mode: 'done', fraction: 1 }));
-  return { state: timeline.stateAt(whole), flights, round: whole - 1, fresh: written(run, flights) };
+  return { state: timeline.stateAt(whole), flights, round: whole - 1, fresh: writtenIn(run, whole - 1, flights) };
 }
 
 /** The frame at a time of the run's trace: each rank as far as it has come by then. */
@@ -86,7 +86,7 @@ export function frameAtTime(run: Run, time: number): Frame {
     const fraction = (time - trace.start[i]) / (trace.end[i] - trace.start[i]);
     flights.push({ transfer, mode: 'moving', fraction });
   }
-  return { state, flights, round: Math.min(least, schedule.rounds - 1), fresh: new Set() };
+  return { state, flights, round: Math.min(least, schedule.rounds - 1), fresh: NONE };
 }
 
 function flightsOf(run: Run, round: number, how: (index: number) => Omit<Flight, 'transfer'>): Flight[] {
@@ -94,7 +94,19 @@ function flightsOf(run: Run, round: number, how: (index: number) => Omit<Flight,
   return Array.from({ length: first[round + 1] - first[round] }, (_, i) => ({ transfer: first[round] + i, ...how(i) }));
 }
 
-function written(run: Run, flights: Flight[]): Set<number> {
+/** Nothing written; and what whole rounds write, per run: the same set each time, so that nothing is drawn again. */
+const NONE: ReadonlySet<number> = new Set();
+const byRound = new WeakMap<Run, Map<number, ReadonlySet<number>>>();
+
+function writtenIn(run: Run, round: number, flights: Flight[]): ReadonlySet<number> {
+  const known = byRound.get(run) ?? new Map<number, ReadonlySet<number>>();
+  byRound.set(run, known);
+  const cells = known.get(round) ?? written(run, flights);
+  known.set(round, cells);
+  return cells;
+}
+
+function written(run: Run, flights: Flight[]): ReadonlySet<number> {
   const { dst, chunk, count, chunks, valid } = run.schedule;
   const cells = new Set<number>();
   for (const { transfer } of flights) {
