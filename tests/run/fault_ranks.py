@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,11 @@ def a_receive_of_half_a_message_ends_when_the_communicator_is_closed() -> Any:
     os.kill(pid, signal.SIGSTOP)
     _while_stopped(pid)
     room = np.zeros(1 << 22, np.int64)
-    work = c.background.receive(room, 0, tag=7)
+    wanted = c.background.receive(room, 0, tag=7)
     try:
         c.close(0)
         outcomes = []
-        for each in (waiting, work):
+        for each in (waiting, wanted):
             try:
                 each.wait(5)
                 outcomes.append("")
@@ -197,7 +198,7 @@ def a_forgotten_communicator_is_closed() -> Any:
                 part.background.all_reduce(np.ones(100_000 + k))
                 del part
             else:
-                answer = _error(lambda part=part, k=k: part.all_reduce(np.ones(100_000 + k), timeout_s=5))
+                answer = _error(partial(part.all_reduce, np.ones(100_000 + k), timeout_s=5))
                 assert answer[0] in {"CommunicationError", "ClosedError", ""}, answer  # or it was done in time
                 del part
             gc.collect()

@@ -19,7 +19,7 @@ DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 ]  # fmt: skip
-LENGTHS = (0, 1, 2, 7, 64, 1000, 70_001)
+LENGTHS = (0, 1, 7, 1000)
 
 
 @contextlib.contextmanager
@@ -56,8 +56,9 @@ def reduced(size: int, length: int, dtype: torch.dtype, op: str) -> torch.Tensor
     if op == "AVG":
         rounding = None if dtype.is_floating_point else "trunc"
         return torch.div(wide.sum(0), size, rounding_mode=rounding).to(dtype)
-    result = {"SUM": wide.sum, "PRODUCT": wide.prod, "MIN": wide.amin, "MAX": wide.amax}[op](0)
-    return result.to(dtype)
+    found: dict[str, Any] = {"SUM": wide.sum, "PRODUCT": wide.prod, "MIN": wide.amin, "MAX": wide.amax}
+    combined: torch.Tensor = found[op](0).to(dtype)
+    return combined
 
 
 def ops_for(dtype: torch.dtype) -> list[str]:
@@ -70,6 +71,8 @@ def ops_for(dtype: torch.dtype) -> list[str]:
 
 def same(got: torch.Tensor, wanted: torch.Tensor) -> None:
     """Equal, element by element; averages of 16-bit floats to their rounding."""
+    if got.dtype == wanted.dtype and torch.equal(got, wanted):
+        return
     torch.testing.assert_close(got, wanted, rtol=1e-2 if got.element_size() == 2 else 1e-6, atol=0)
 
 
@@ -182,7 +185,8 @@ def works(path: str) -> None:
 
         def chain(future: Any) -> torch.Tensor:
             dist.all_reduce(second, async_op=True).get_future().wait()
-            return future.value()[0][:1] + second[:1]
+            total: torch.Tensor = future.value()[0][:1] + second[:1]
+            return total
 
         work = dist.all_reduce(first, async_op=True)
         total = work.get_future().then(chain).wait()
