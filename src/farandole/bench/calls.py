@@ -39,12 +39,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """A rank's input, its part of the buffer, the whole buffer, and how long each rank's part is (elements)."""
+    """A rank's input, its part of the buffer, the whole buffer, and how long each rank's part is (None: all equal)."""
 
     given: Array
     part: Array
     whole: Array
-    counts: list[int]
+    counts: list[int] | None
     is_root: bool
 
 
@@ -53,7 +53,8 @@ def buffers(c: Communicator, t: Trial, length: int) -> Buffers:
     given = values(c.rank, input_length(t.collective, c.size, c.rank, length, t.root), t.dtype, t.op)
     counts = np.diff(split(length, c.size)).tolist()
     mine = counts[c.rank] * (c.size if t.collective == "all_to_all" else 1)
-    return Buffers(given, np.zeros(mine, given.dtype), np.zeros(length, given.dtype), counts, c.rank == t.root)
+    parts = None if length % c.size == 0 else counts
+    return Buffers(given, np.zeros(mine, given.dtype), np.zeros(length, given.dtype), parts, c.rank == t.root)
 
 
 def _all_reduce(c: Communicator, t: Trial, how: Choice, b: Buffers) -> Prepared:
