@@ -341,8 +341,15 @@ function drawHub(ctx: CanvasRenderingContext2D, { run, places, theme, width }: P
   const name = run.cluster?.nodes[node] ?? '';
   const beside = points.filter((point, i) => i >= run.schedule.ranks && i !== hub && Math.abs(point.y - at.y) < 4);
   const room = Math.min(width, ...beside.map((point) => Math.abs(point.x - at.x)));
-  if (ctx.measureText(name).width + 8 > room) return;
+  const wide = ctx.measureText(name).width;
+  if (wide + 8 > room) return;
+  const x = Math.min(Math.max(at.x, wide / 2 + 2), width - wide / 2 - 2);
+  ctx.fillStyle = theme.cell;
+  ctx.globalAlpha = 0.85;
+  ctx.fillRect(x - wide / 2 - 3, at.y - size - 16, wide + 6, 14);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = theme.soft;
   ctx.textAlign = 'center';
-  ctx.textBaseline = 'bottom';
-  ctx.fillText(name, Math.min(Math.max(at.x, 30), width - 30), at.y - size);
+  ctx.textBaseline = 'middle';
+  ctx.fillText(name, x, at.y - size - 8.5);
 }

@@ -105,11 +105,11 @@ function share(n: number): number {
   return half / (1 + half);
 }
 
-function circle(centre: Point, reach: number, ranks: number[]): Point[] {
+/** Ranks on a circle, the first at `turn`, clockwise. */
+function circle(centre: Point, reach: number, ranks: number[], turn = -Math.PI / 2): Point[] {
   const points: Point[] = [];
-  const turn = ranks.length === 2 ? Math.PI : -Math.PI / 2 - (ranks.length === 4 ? Math.PI / 4 : 0);
   ranks.forEach((rank, i) => {
-    const angle = (ranks.length === 4 && centre.x === 0 && centre.y === 0 ? -Math.PI / 2 : turn) + (2 * Math.PI * i) / ranks.length;
+    const angle = (ranks.length === 2 ? Math.PI : turn) + (2 * Math.PI * i) / ranks.length;
     points[rank] = { x: centre.x + reach * Math.cos(angle), y: centre.y + reach * Math.sin(angle) };
   });
   return points;
@@ -127,7 +127,9 @@ function ringOfRings(groups: number[][], aspect: number): Places {
   }
   const radius = Math.min(0.2, hull * 0.9 * share(most));
   const points: Point[] = [];
-  groups.forEach((group, i) => Object.assign(points, circle(centres[i], hull * 0.9 - radius, group)));
+  // Turned a little, so that lines from one group to the other do not run through ranks in between.
+  const turn = -Math.PI / 2 - Math.PI / 2 / most;
+  groups.forEach((group, i) => Object.assign(points, circle(centres[i], hull * 0.9 - radius, group, turn)));
   const hulls = centres.map((centre) => ({ ...centre, radius: hull }));
   return { kind: 'ring', points, ofNode: [], radius, groups, hulls };
 }
