@@ -51,12 +51,13 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
-        self._file = folder / "page.html"
+        self._folder = folder
+        self._shown = 0
 
     def show(self, html: str, hash_: str = "") -> Page:
-        """Open a page from a file."""
+        """Open a page from a file of its own, so that no hash of the one before is taken for a step in it."""
+        self._shown += 1
         self._file.write_text(html, encoding="utf-8")
-        self.page.goto("about:blank")
         self.page.goto(self._address(hash_))
         return self.page
 
@@ -65,6 +66,10 @@ class Opened:
         from playwright.sync_api import expect
 
         expect(self.page).to_have_url(self._address(hash_))
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"page{self._shown}.html"
 
     def _address(self, hash_: str) -> str:
         return f"{self._file.as_uri()}#{hash_}" if hash_ else self._file.as_uri()

@@ -44,6 +44,7 @@ def still(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def opened(still: Opened) -> Iterator[Opened]:
     """A page without animation, so that every step is there at once; it must make no errors and no requests."""
+    still.page.emulate_media(color_scheme="light", reduced_motion="reduce")
     still.errors.clear()
     still.requests.clear()
     yield still
@@ -177,7 +178,7 @@ def test_playing_goes_to_the_end_and_stops_there_and_plays_again_from_the_start(
 
 def test_with_motion_a_step_passes_between_the_rounds(browser: Browser, tmp_path: Path) -> None:
     one = Opened(browser, tmp_path, reduced_motion="no-preference")
-    shown = one.show(page(RING), "speed=0.25")
+    shown = one.show(page(RING), "speed=0.5")
     shown.keyboard.press("ArrowRight")
     knob = _wait_for(shown.locator(".knob"))
     knob.to_have_attribute("style", re.compile(r"left: ([1-9]|1[0-5])(\.\d+)?%"))
@@ -243,8 +244,9 @@ READ_ALL = """async ([ranks, chunks]) => {
 
 @pytest.mark.parametrize("schedule", list(every_algorithm(4)), ids=lambda s: f"{s.collective}-{s.name}")
 def test_provenance_is_what_the_verifier_says(opened: Opened, schedule: Schedule) -> None:
-    for done in (len(schedule.rounds) // 2, len(schedule.rounds)):
-        shown = opened.show(page(schedule), f"round={done}")
+    middle, end = len(schedule.rounds) // 2, len(schedule.rounds)
+    shown = opened.show(page(schedule), f"round={middle}")
+    for done in (middle, end):
         says(shown, re.compile(f"^Round {done} of" if done else "^Start"))
         held = contributions(schedule, done)
         expected = [
@@ -253,6 +255,8 @@ def test_provenance_is_what_the_verifier_says(opened: Opened, schedule: Schedule
             for chunk in range(schedule.chunks)
         ]
         assert shown.evaluate(READ_ALL, [schedule.ranks, schedule.chunks]) == expected
+        shown.keyboard.press("Escape")
+        shown.keyboard.press("End")
 
 
 def test_pointing_at_a_cell_shows_its_provenance_and_a_click_keeps_it(opened: Opened) -> None:
@@ -400,19 +404,20 @@ def test_64_ranks_and_chunks_are_drawn_and_played(browser: Browser, tmp_path: Pa
     one.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    ("name", "hash_"),
+    ("name", "hash_", "scheme"),
     [
-        ("ring", ""),
-        ("ring", "round=2&rank=0&chunk=1"),
-        ("ring", "view=table&round=2"),
-        ("broken", ""),
-        ("time", "view=time&time=20000"),
-        ("two", "round=1"),
+        ("ring", "", "light"),
+        ("ring", "round=2&rank=0&chunk=1", "light"),
+        ("ring", "round=2&rank=0&chunk=1", "dark"),
+        ("ring", "view=table&round=2", "dark"),
+        ("broken", "", "light"),
+        ("broken", "", "dark"),
+        ("time", "view=time&time=20000", "light"),
+        ("two", "round=1", "dark"),
     ],
 )
-def test_axe_finds_nothing(browser: Browser, tmp_path: Path, scheme: Any, name: str, hash_: str) -> None:
+def test_axe_finds_nothing(opened: Opened, name: str, hash_: str, scheme: Any) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed: cd player && npm ci")
     pages = {
@@ -421,15 +426,15 @@ def test_axe_finds_nothing(browser: Browser, tmp_path: Path, scheme: Any, name: 
         "time": lambda: page(HIERARCHICAL, trace=simulated(HIERARCHICAL)),
         "two": lambda: page(RING, compare=Run(build("all_reduce", "tree", 4))),
     }
-    one = Opened(browser, tmp_path, color_scheme=scheme, reduced_motion="reduce")
-    shown = one.show(pages[name](), hash_)
+    opened.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    shown = opened.show(pages[name](), hash_)
+    assert shown.locator("html").get_attribute("data-theme") == scheme
     if name == "ring" and not hash_:
         shown.keyboard.press("?")
     shown.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     result = shown.evaluate("axe.run()")
     found = [(v["id"], v["impact"], [node["html"][:120] for node in v["nodes"]]) for v in result["violations"]]
     assert found == []
-    one.context.close()
 
 
 def test_it_works_in_the_frame_of_a_notebook(opened: Opened) -> None:
