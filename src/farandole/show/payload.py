@@ -113,7 +113,7 @@ def _left_out(schedule: Schedule, shown: int) -> str:
         parts.append(f"chunks 0 to {shown - 1} of {schedule.chunks:,}")
     if not parts:
         return ""
-    return f"Of this schedule the page shows {' and '.join(parts)}; a trace exported for Perfetto holds all of it."
+    return f"Of this schedule the page shows {' and '.join(parts)}; written as .json, it has all of it."
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

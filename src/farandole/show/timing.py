@@ -44,8 +44,8 @@ def trace_part(
     keep = np.flatnonzero((table["rank"] < shown_ranks) & ((table["kind"] < 2) | (table["end_ns"] > table["start_ns"])))
     if len(keep) > MOST_EVENTS:
         raise UsageError(
-            f"the trace has {len(keep):,} events, and a page holds at most {MOST_EVENTS:,}; show fewer ranks, or"
-            " export the trace for Perfetto",
+            f"the trace has {len(keep):,} events, and a page holds at most {MOST_EVENTS:,}; show fewer ranks,"
+            " or read the trace.json",
             expected=MOST_EVENTS,
             got=len(keep),
         )
