@@ -31,7 +31,7 @@ def test_the_examples_of_a_page_work(page: Path, tmp_path: Path) -> None:
         settings = _settings(rest)
         if kind == "python" and "file" in settings:
             (tmp_path / settings["file"]).write_text(body)
-        elif kind == "python":
+        elif kind == "python" and "no-run" not in rest:
             exec(compile(body, str(page), "exec"), names)  # noqa: S102 - our own page
         elif kind == "console":
             for line in body.strip().splitlines():
@@ -43,9 +43,9 @@ def test_the_examples_of_a_page_work(page: Path, tmp_path: Path) -> None:
 def test_the_program_in_the_readme_works(tmp_path: Path) -> None:
     program = next(body for kind, _, body in BLOCK.findall((ROOT / "README.md").read_text()) if "# sum.py" in body)
     (tmp_path / "sum.py").write_text(program)
-    status, output = _ended([sys.executable, "-m", "farandole", "launch", "-n", "4", "sum.py"], tmp_path)
+    status, output = _ended([sys.executable, "-m", "farandole", "launch", "-n", "4", "--tag", "sum.py"], tmp_path)
     assert status == 0, output
-    assert sorted(output.splitlines()) == [f"{rank} 6.0 [0 1 2 3]" for rank in range(4)]
+    assert sorted(output.splitlines()) == [f"[{rank}] {rank} 6.0 [0 1 2 3]" for rank in range(4)]
 
 
 def test_links_between_pages_lead_somewhere() -> None:
