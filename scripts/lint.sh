@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 ruff check .
 ruff format --check .
 mypy
-python -m mypy.stubtest farandole._core
+MYPYPATH=src python -m mypy.stubtest farandole._core
