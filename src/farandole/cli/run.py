@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from farandole.cli import _options as options
 from farandole.cli._output import print_json, print_note, print_table, print_text
+from farandole.cli._progress import progress
 from farandole.cli._schedules import DEFAULT, schedule_of
 from farandole.errors import FarandoleError
 from farandole.units import counted, format_bandwidth, format_size, format_time, parse_sizes, parse_time
@@ -125,7 +124,7 @@ def _outcomes(
 
     schedules = {name: msgspec.json.encode(schedule_to_json(schedule)).decode() for name, schedule in own.items()}
     arguments = {"trials": trials, "schedules": schedules, "settings": {"timeout_s": timeout_s}}
-    with _progress(len(trials)) as advance:
+    with progress(len(trials)) as advance:
         answers = spawn(
             ranks,
             "farandole.bench.worker:run_trials",
@@ -136,28 +135,6 @@ def _outcomes(
     if not isinstance(answers[0], list):
         raise FarandoleError("rank 0 did not report what it measured", got=answers[0])
     return answers[0]
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[Any], None]]:
-    """A progress bar on stderr, if that is a terminal: call what this yields with what is beginning."""
-    import sys  # noqa: PLC0415
-
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=total)
-        begun = iter(range(total))
-
-        def advance(what: Any) -> None:
-            bar.update(task, description=str(what), completed=next(begun, total))
-
-        yield advance
 
 
 def _print(what: Schedule, dtype: str, op: str, results: list[dict[str, Any]]) -> None:
