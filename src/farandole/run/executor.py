@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,23 +26,6 @@ class _Ready:
     memory: Array | None
     work: Array | None
     finish: Callable[[], None] | None
-
-
-class _Landing:
-    """Brings a result to the user's array, once: by the engine's thread or by one that waits, whichever is first."""
-
-    __slots__ = ("_finish", "_has_landed", "_lock")
-
-    def __init__(self, finish: Callable[[], None]) -> None:
-        self._finish = finish
-        self._has_landed = False
-        self._lock = threading.Lock()
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._has_landed:
-                self._has_landed = True
-                self._finish()
 
 
 class Executor:
@@ -95,15 +77,9 @@ class Executor:
             return Work(None, lambda: request.target)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         planned = self._planned(engine, request, algorithm)
-        land = None if ready.finish is None else _Landing(ready.finish)
-        work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready, land)
-
-        def result() -> Array | None:
-            if land is not None:
-                land()
-            return request.target
-
-        return Work(work, result, lambda failure, peer: engine.error(failure, peer, limit_s))
+        # The engine brings the result to the user's array before anyone can see that the call is done.
+        work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready, ready.finish)
+        return Work(work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s))
 
     def close(self, drain_s: float) -> None:
         """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds."""
