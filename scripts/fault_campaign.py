@@ -1,8 +1,10 @@
 """Break jobs at random and judge what their ranks say: nothing may hang, lie or leak.
 
 ``python scripts/fault_campaign.py --runs 200 --seed 1`` makes 200 runs; run k depends on ``seed + k`` alone, so that
-``--runs 1 --seed S`` repeats one. A run is a job of 2 to 8 ranks that make the same random calls, in the foreground
-and in the background, until something befalls one of them, the victim. See ``KINDS`` for what that may be.
+``--runs 1 --seed S`` repeats one. With ``--record FILE`` a campaign can be made in pieces.
+
+A run is a job of 2 to 8 ranks that make the same random calls, in the foreground and in the background, until
+something befalls one of them, the victim. See ``KINDS`` in ``fault_plans.py`` for what that may be.
 
 A run is right if every rank that survives
 
@@ -20,11 +22,8 @@ import argparse
 import collections
 import contextlib
 import ctypes
-import faulthandler
-import functools
 import json
 import os
-import random
 import secrets
 import shutil
 import signal
@@ -32,80 +31,22 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from fault_plans import KINDS, Call, Run, plan
+from fault_ranks import play
 
-from farandole.algorithms import REGISTRY, build
-from farandole.errors import CommunicationError, FarandoleError
 from farandole.run.auto import choose
 from farandole.run.call import compiled
-from farandole.run.communicator import Communicator
-from farandole.run.start import connect
 
-# What befalls the victim, and the classes of error that the survivors may get. "none" and "stop" are harmless.
-KINDS: dict[str, tuple[str, ...]] = {
-    "none": (),
-    "stop": (),
-    "kill": ("PeerLostError",),
-    "exit": ("PeerLostError",),
-    "exception": ("ClosedError", "PeerLostError"),  # closes on its way out, then ends
-    # With calls in flight, which may be cut short, or meet other calls.
-    "close": ("ClosedError", "CommunicationError", "MismatchError"),
-    "interrupt": ("CommunicationError", "ClosedError"),
-    "stop for too long": ("TimeLimitError",),
-    "late": ("TimeLimitError",),
-    "another collective": ("MismatchError",),
-    "another dtype": ("MismatchError",),
-    "another op": ("MismatchError",),
-    "another root": ("MismatchError",),
-    "another length": ("MismatchError",),
-    "another algorithm": ("MismatchError",),
-    "one call more": ("MismatchError",),
-}
-DEATHS = ("kill", "exit")
+DEATHS = ("kill", "kill in the meeting", "exit")
 NOTICE_S = 1.0
 LIMIT_S = 30.0
 SHARED = Path("/dev/shm")  # noqa: S108 - to see that nothing is left there
-REDUCING = ("all_reduce", "reduce", "reduce_scatter")
-ROOTED = ("broadcast", "reduce", "gather")
-COLLECTIVES = (*REDUCING, "broadcast", "gather", "all_gather", "all_to_all", "barrier")
 PR_SET_CHILD_SUBREAPER = 36
-
-
-@dataclass(slots=True)
-class Call:
-    """One call; ``length`` is the elements of each rank's array (of each part of it, for all_to_all)."""
-
-    collective: str
-    algorithm: str
-    dtype: str
-    op: str
-    root: int
-    length: int
-    is_background: bool
-
-    def changed(self, **parts: Any) -> Call:
-        """A copy in which some parts differ."""
-        return Call(**{name: parts.get(name, getattr(self, name)) for name in self.__slots__})
-
-
-@dataclass(slots=True)
-class Run:
-    """What will happen, all of which follows from the seed."""
-
-    seed: int
-    ranks: int
-    kind: str
-    victim: int
-    at: int  # the call at which it befalls the victim, if that is the victim's own doing
-    after_s: float  # when it does, after the first call, if it is not
-    timeout_s: float
-    slot_bytes: int
-    calls: list[Call]
 
 
 @dataclass(slots=True)
@@ -116,205 +57,6 @@ class Judged:
     problems: list[str] = field(default_factory=list)
     errors: int = 0
     notice_s: float = 0.0
-
-
-# ---- the plan of a run
-
-
-def plan(seed: int, kinds: list[str]) -> Run:
-    """The run of a seed."""
-    dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-    kind = dice.choice(kinds)
-    ranks = dice.choice((2, 3, 4, 5, 8))
-    count = dice.randint(4, 12)
-    short = kind in {"late", "stop for too long"}
-    run = Run(
-        seed,
-        ranks,
-        kind,
-        victim=dice.randrange(ranks),
-        at=dice.randrange(count),
-        after_s=dice.choice((0.0, 0.002, 0.01, 0.03)) * dice.random() * 2,
-        timeout_s=0.6 if short else 20.0,
-        slot_bytes=dice.choice((64 << 10, 256 << 10)),
-        calls=[_random_call(dice, ranks) for _ in range(count)],
-    )
-    if kind.startswith("another "):
-        run.calls[run.at] = _call_that_can_differ(dice, kind.removeprefix("another "), ranks)
-    run.calls += [Call("barrier", "auto", "int64", "", 0, 0, False)] * 2  # where a root hears of what it did not need
-    return run
-
-
-def _random_call(dice: random.Random, ranks: int, collective: str = "") -> Call:
-    collective = collective or dice.choice((*COLLECTIVES, "all_reduce", "exchange"))
-    names = [name for what, name in REGISTRY if what == collective and _can(collective, name, ranks)]
-    return Call(
-        collective,
-        dice.choice(["auto", *names]),
-        dice.choice(("int64", "float32", "float64", "int8")),
-        dice.choice(("sum", "max", "min")) if collective in REDUCING else "",
-        dice.randrange(ranks) if collective in ROOTED else 0,
-        0 if collective == "barrier" else dice.choice((0, 1, 5, 1000, 30_000, 200_000)),
-        is_background=dice.random() < 0.4,
-    )
-
-
-@functools.cache
-def _can(collective: str, name: str, ranks: int) -> bool:
-    try:
-        build(collective, name, ranks)
-    except FarandoleError:
-        return False
-    return True
-
-
-def _call_that_can_differ(dice: random.Random, part: str, ranks: int) -> Call:
-    collective = {"op": "all_reduce", "algorithm": "all_reduce", "root": dice.choice(ROOTED)}.get(part, "")
-    while True:
-        call = _random_call(dice, ranks, collective)
-        if call.collective not in {"barrier", "exchange"} and call.length > 0:
-            return call.changed(algorithm="ring") if part == "algorithm" else call
-
-
-def changed(call: Call, part: str, ranks: int) -> Call:
-    """The victim's version of a call."""
-    if part == "collective":
-        other = "all_gather" if call.collective != "all_gather" else "all_to_all"
-        return call.changed(collective=other, algorithm="auto", op="", root=0)
-    parts: dict[str, dict[str, Any]] = {
-        "dtype": {"dtype": "uint8" if call.dtype == "int8" else "uint32" if call.dtype == "float32" else "uint64"},
-        "op": {"op": "min" if call.op == "max" else "max"},
-        "root": {"root": (call.root + 1) % ranks},
-        "length": {"length": call.length + 1},
-        "algorithm": {"algorithm": "naive"},
-    }  # fmt: skip
-    return call.changed(**parts[part])
-
-
-# ---- a rank
-
-
-def values(call: Call, rank: int, number: int, parts: int = 1) -> Any:
-    """What a rank puts into a call: it depends on the rank, the call and the position."""
-    return ((np.arange(call.length * parts) * 7 + rank * 13 + number * 5) % 31).astype(call.dtype)
-
-
-def expected(call: Call, rank: int, ranks: int, number: int) -> Any:
-    """What a rank must get out of it; None for nothing."""
-    if call.collective == "barrier" or (call.collective in {"reduce", "gather"} and rank != call.root):
-        return None
-    if call.collective == "broadcast":
-        return values(call, call.root, number)
-    if call.collective == "all_to_all":
-        given = [values(call, r, number, ranks) for r in range(ranks)]
-        return np.concatenate([g[rank * call.length : (rank + 1) * call.length] for g in given])
-    given = [values(call, r, number) for r in range(ranks)]
-    if call.collective in {"gather", "all_gather"}:
-        return np.concatenate(given)
-    total = given[0].copy()
-    for other in given[1:]:
-        total = {"sum": np.add, "max": np.maximum, "min": np.minimum}[call.op](total, other)
-    if call.collective == "reduce_scatter":
-        return np.array_split(total, ranks)[rank]
-    return total
-
-
-def start(c: Communicator, call: Call, number: int) -> Callable[[], Any]:
-    """Begin a call, or make it; what is returned waits for it, and returns its result."""
-    if call.collective == "exchange":
-        right, left = (c.rank + 1) % c.size, (c.rank - 1) % c.size
-        sent = c.background.send(values(call, c.rank, number), right, tag=number)
-        room = np.empty(call.length, call.dtype)
-        received = c.background.receive(room, left if number % 2 else None, tag=number)
-
-        def both() -> Any:
-            received.wait()
-            sent.wait()
-            return room
-
-        return both
-    where: Any = c.background if call.is_background else c
-    if call.collective == "barrier":
-        answer = where.barrier(algorithm=call.algorithm)
-    else:
-        array = values(call, c.rank, number, c.size if call.collective == "all_to_all" else 1)
-        more: dict[str, Any] = {"algorithm": call.algorithm}
-        if call.op:
-            more["op"] = call.op
-        if call.collective in ROOTED:
-            more["root"] = call.root
-        answer = getattr(where, call.collective)(array, **more)
-    return answer.wait if call.is_background else lambda: answer
-
-
-def want(call: Call, c: Communicator, number: int) -> Any:
-    """What ``start`` must return in the end."""
-    if call.collective == "exchange":
-        return values(call, (c.rank - 1) % c.size, number)
-    return expected(call, c.rank, c.size, number)
-
-
-def play(run: Run, rank: int, key: str, tell: Callable[..., None]) -> None:
-    """Be one rank of a run. Calls in the background are waited for two calls later."""
-    faulthandler.register(signal.SIGUSR1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    held = _held()
-    c = connect(rank, run.ranks, key, timeout_s=run.timeout_s, slot_bytes=run.slot_bytes)
-    is_victim = rank == run.victim
-    waiting: list[tuple[int, Call, Callable[[], Any]]] = []
-
-    def settle(most: int) -> None:
-        while len(waiting) > most:
-            number, call, wait = waiting.pop(0)
-            got, right = wait(), want(call, c, number)
-            if (got is None) != (right is None) or (right is not None and not np.array_equal(got, right)):
-                tell("lie", call=number, text=str(call))
-
-    try:
-        tell("ready")
-        for number, call in enumerate(run.calls):
-            mine = call
-            if is_victim and number == run.at:
-                mine = _befall(run, c, call)
-            waiting.append((number, mine, start(c, mine, number)))
-            settle(2)
-        settle(0)
-        tell("through")
-    except CommunicationError as error:
-        facts = {name: error.facts.get(name) for name in ("peer", "first", "pid")}
-        tell("error", error=type(error).__name__, message=str(error), at=time.monotonic(), **facts)
-    except KeyboardInterrupt:
-        tell("interrupted")
-    finally:
-        c.close(0.0 if run.seed % 2 else 5.0)
-    waiting.clear()
-    tell("held", before=held, after=_held())
-
-
-def _befall(run: Run, c: Communicator, call: Call) -> Call:
-    if run.kind.startswith("another "):
-        return changed(call, run.kind.removeprefix("another "), run.ranks)
-    if run.kind == "one call more":
-        c.all_gather(np.arange(3, dtype=np.uint16))
-    elif run.kind == "late":
-        time.sleep(2 * run.timeout_s)
-    elif run.kind == "exit":
-        os._exit(7)
-    elif run.kind == "exception":
-        raise RuntimeError("the victim's own")
-    elif run.kind == "close":
-        c.background.all_reduce(np.ones(100_000))
-        c.close(0.0 if run.seed % 3 else 0.2)
-    return call
-
-
-def _held() -> list[Any]:
-    """The descriptors and threads of this process."""
-    descriptors = []
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            descriptors.append(str(entry.readlink()))
-    return [sorted(d for d in descriptors if "/proc/" not in d), len(list(Path("/proc/self/task").iterdir()))]
 
 
 # ---- the job, as seen from outside
@@ -383,7 +125,7 @@ def carry_out(run: Run, folder: Path) -> Judged:
     if left:
         judged.problems.append(f"left behind: {left}")
     for rank in set(range(run.ranks)) - set(hanging):
-        if rank != run.victim or run.kind not in {"kill", "exit", "exception"}:
+        if rank != run.victim or run.kind not in {*DEATHS, "exception"}:
             _judge(judged, rank, statuses[rank], folder, pids[run.victim], died)
     return judged
 
@@ -403,12 +145,16 @@ def _answers(folder: Path, rank: int) -> list[dict[str, Any]]:
 
 def _interfere(run: Run, pids: list[int], folder: Path, deadline: float) -> float | None:
     """Do to the victim what must come from outside, once all ranks are there; when it died."""
-    if run.kind not in {"kill", "stop", "stop for too long", "interrupt"}:
+    if run.kind not in {"kill", "kill in the meeting", "stop", "stop for too long", "interrupt"}:
         return None
-    while not all(_answers(folder, rank) for rank in range(run.ranks)) and time.monotonic() < deadline:
+    while (
+        run.kind != "kill in the meeting"
+        and not all(_answers(folder, rank) for rank in range(run.ranks))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.0005)
     time.sleep(run.after_s)
-    if run.kind == "kill":
+    if run.kind in {"kill", "kill in the meeting"}:
         os.kill(pids[run.victim], signal.SIGKILL)
         return time.monotonic()
     if run.kind == "interrupt":
@@ -451,7 +197,7 @@ def _judge(judged: Judged, rank: int, status: int, folder: Path, victim_pid: int
     right = error["error"] in KINDS[run.kind] and _names_the_victim(run, error, victim_pid)
     if not (right or own or _is_an_echo(run, error, folder)):
         wrong.append(f"rank {rank} got {error['error']} about {error['peer']}: {error['message']}")
-    if run.kind in DEATHS and died is not None:
+    if run.kind in DEATHS and died is not None and not error["missing"]:  # of one that never came nobody can hear
         judged.notice_s = max(judged.notice_s, error["at"] - died)
         if error["at"] - died > NOTICE_S:
             wrong.append(f"rank {rank} heard of the death after {error['at'] - died:.2f} s")
@@ -459,7 +205,10 @@ def _judge(judged: Judged, rank: int, status: int, folder: Path, victim_pid: int
 
 def _names_the_victim(run: Run, error: dict[str, Any], victim_pid: int) -> bool:
     if error["error"] == "MismatchError":
-        return True  # the message shows every rank's call; whose is the odd one nobody can say
+        # Whose call is the odd one nobody can say; but the message must show that there is one.
+        return len({tuple(state) for state in error["states"]}) > 1
+    if error["error"] == "RendezvousError":  # either it died in the meeting, or it never came
+        return run.victim in {error["rank"], *(error["missing"] or ())} and len(error["missing"] or ()) < 2
     if error["error"] == "PeerLostError" and error["pid"] != victim_pid:
         return False
     return run.victim in {error["peer"], error["first"]}
@@ -481,11 +230,11 @@ def _is_an_echo(run: Run, error: dict[str, Any], folder: Path) -> bool:
 # ---- the campaign
 
 
-def campaign(first_seed: int, runs: int, kinds: list[str], limit_s: float) -> Iterator[Judged]:
-    """Make runs until there are enough, or the time is up."""
+def campaign(seeds: Iterable[int], kinds: list[str], limit_s: float) -> Iterator[Judged]:
+    """Make the runs of these seeds, or as many as there is time for."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever a rank leaves behind becomes our child
     end = time.monotonic() + limit_s
-    for seed in range(first_seed, first_seed + runs):
+    for seed in seeds:
         if time.monotonic() > end:
             return
         folder = Path(tempfile.mkdtemp(prefix="fault-campaign-"))
@@ -493,18 +242,36 @@ def campaign(first_seed: int, runs: int, kinds: list[str], limit_s: float) -> It
         shutil.rmtree(folder)
 
 
-def figures(all_judged: list[Judged]) -> dict[str, Any]:
+def row_of(judged: Judged) -> dict[str, Any]:
+    """What is kept of a run."""
+    run = judged.run
+    facts = {"seed": run.seed, "kind": run.kind, "ranks": run.ranks, "problems": judged.problems}
+    return {**facts, "errors": judged.errors, "notice_s": round(judged.notice_s, 4)}
+
+
+def figures(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The figures of a campaign, by kind of fault."""
     by_kind: dict[str, dict[str, Any]] = collections.defaultdict(
         lambda: {"runs": 0, "wrong": 0, "errors": 0, "notice_s": 0.0}
     )
-    for judged in all_judged:
-        row = by_kind[judged.run.kind]
-        row["runs"] += 1
-        row["wrong"] += bool(judged.problems)
-        row["errors"] += judged.errors
-        row["notice_s"] = max(row["notice_s"], round(judged.notice_s, 4))
+    for row in rows:
+        sums = by_kind[row["kind"]]
+        sums["runs"] += 1
+        sums["wrong"] += bool(row["problems"])
+        sums["errors"] += row["errors"]
+        sums["notice_s"] = max(sums["notice_s"], row["notice_s"])
     return {kind: by_kind[kind] for kind in KINDS if kind in by_kind}
+
+
+def table(by_kind: dict[str, Any]) -> str:
+    """The figures as a table in Markdown."""
+    lines = ["| befell | runs | wrong | errors judged | heard of the death within |", "| --- | --- | --- | --- | --- |"]
+    total = dict.fromkeys(("runs", "wrong", "errors"), 0)
+    for kind, row in by_kind.items():
+        notice = f"{row['notice_s'] * 1000:.0f} ms" if kind in DEATHS else ""
+        lines.append(f"| {kind} | {row['runs']} | {row['wrong']} | {row['errors']} | {notice} |")
+        total = {name: total[name] + row[name] for name in total}
+    return "\n".join([*lines, f"| in all | {total['runs']} | {total['wrong']} | {total['errors']} | |"])
 
 
 def main() -> int:
@@ -515,22 +282,23 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=1e9)
     parser.add_argument("--kind", action="append", choices=list(KINDS))
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--record", type=Path, help="add the runs to this file, a line each; do none that is in it")
     options = parser.parse_args()
-    done: list[Judged] = []
-    for judged in campaign(options.seed, options.runs, options.kind or list(KINDS), options.limit_s):
-        done.append(judged)
+    rows: list[dict[str, Any]] = []
+    if options.record and options.record.exists():
+        rows = [json.loads(line) for line in options.record.read_text().splitlines()]
+    known = {row["seed"] for row in rows}
+    seeds = [seed for seed in range(options.seed, options.seed + options.runs) if seed not in known]
+    for judged in campaign(seeds, options.kind or list(KINDS), options.limit_s):
+        rows.append(row_of(judged))
+        if options.record:
+            with options.record.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
         if judged.problems:
             print(f"seed {judged.run.seed}: {judged.run}", *judged.problems, sep="\n  ", file=sys.stderr, flush=True)
-    rows = figures(done)
-    if options.json:
-        print(json.dumps(rows))
-    else:
-        print(f"{'befell':20} {'runs':>6} {'wrong':>6} {'errors':>7} {'noticed within':>15}")
-        for kind, row in rows.items():
-            notice = f"{row['notice_s'] * 1000:.0f} ms" if kind in DEATHS else ""
-            print(f"{kind:20} {row['runs']:6} {row['wrong']:6} {row['errors']:7} {notice:>15}")
-        print(f"{'in all':20} {len(done):6} {sum(bool(j.problems) for j in done):6}")
-    return 1 if any(judged.problems for judged in done) else 0
+    by_kind = figures(rows)
+    print(json.dumps(by_kind) if options.json else table(by_kind))
+    return 1 if any(row["problems"] for row in rows) else 0
 
 
 if __name__ == "__main__":
