@@ -1,0 +1,34 @@
+"""DistributedDataParallel: every rank has the whole model and a part of each batch; gradients are averaged.
+
+torchrun --standalone --nproc-per-node 2 examples/pytorch/ddp.py --backend farandole
+farandole launch -n 2 examples/pytorch/ddp.py --backend gloo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from digits import Digits, Epoch, Meter, accuracy, main, perceptron
+
+
+def train(digits: Digits, epochs: int) -> Iterator[Epoch]:
+    """Train with plain SGD."""
+    model = DistributedDataParallel(perceptron())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
+    for epoch in range(epochs):
+        meter = Meter()
+        for pictures, labels in digits.batches(epoch):
+            loss = cross_entropy(model(pictures), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            meter.step(loss)
+        yield meter.epoch(accuracy(model, digits))
+
+
+if __name__ == "__main__":
+    main(train, __doc__)
