@@ -140,6 +140,13 @@ class Memory {
   bool held_ = false, fits_ = false;
 };
 
+// What the clock showed when it was read so many times, one read right after the other.
+std::vector<std::int64_t> clock_steps(std::int64_t count) {
+  std::vector<std::int64_t> times(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  for (auto& time : times) time = clock_ns();
+  return times;
+}
+
 // Waits without the interpreter lock, and counts the threads that do. A thread that comes for the lock when the
 // interpreter has ended is ended there and then, which C++ takes for a fault: `settle` waits for it.
 class Released {
@@ -207,6 +214,7 @@ class Runner {
          std::tuple<int, int> background, int batch)
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
         rank_(rank),
+        batch_(batch),
         set_bytes_(slot_bytes / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
         engine_(segment_, rank, process_fds, batch),
         progress_(std::make_unique<Progress>(engine_, patience(foreground), patience(background))),
@@ -259,6 +267,19 @@ class Runner {
     }
     return outcome(verdict);
   }
+
+  // As run; also the records of what was done when, packed: src/core/recording.hpp has their fields.
+  std::tuple<Outcome, nb::bytes> run_traced(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
+    Recording recording(records_of(plan, segment_->ranks(), batch_));
+    Verdict verdict;
+    {
+      Released released;
+      verdict = progress_->run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted, &recording);
+    }
+    auto& records = recording.records();
+    return {outcome(verdict), nb::bytes(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record))};
+  }
+  std::int64_t records(const Plan& plan) const { return records_of(plan, segment_->ranks(), batch_); }
 
   // The caller keeps the plan, and the memory, until the work is done.
   Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object conclude) {
@@ -320,7 +341,7 @@ class Runner {
   static Patience patience(std::tuple<int, int> looks) { return {std::get<0>(looks), std::get<1>(looks)}; }
 
   std::shared_ptr<Segment> segment_;
-  int rank_;
+  int rank_, batch_;
   std::size_t set_bytes_;
   Engine engine_;
   std::unique_ptr<Progress> progress_;
@@ -339,6 +360,7 @@ NB_MODULE(_core, module) {
   settle(0);
   module.def("settle", &settle, nb::arg("limit_s"));
   module.def("instruction_set", &instruction_set);
+  module.def("clock_steps", &clock_steps, nb::arg("count"));
   module.def(
       "can_fold", [](std::string_view dtype, std::string_view op) { return find_fold(dtype, op) != nullptr; },
       nb::arg("dtype"), nb::arg("op"));
@@ -359,6 +381,8 @@ NB_MODULE(_core, module) {
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))
+      .def("run_traced", &Runner::run_traced, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
+      .def("records", &Runner::records, nb::arg("plan"))
       .def("submit", &Runner::submit, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"),
            nb::arg("conclude").none())
       .def("message", &Runner::message, nb::arg("receives"), nb::arg("address"), nb::arg("bytes"), nb::arg("dtype"),

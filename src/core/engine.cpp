@@ -176,7 +176,16 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
 }
 
 Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
-                    const std::function<bool()>& interrupted) {
+                    const std::function<bool()>& interrupted, Recording* recording) {
+  if (recording != nullptr) return carry_out(plan, input, output, timeout_s, patience, interrupted, *recording);
+  NoRecording none;
+  return carry_out(plan, input, output, timeout_s, patience, interrupted, none);
+}
+
+template <class Recorder>
+Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
+                          Patience patience, const std::function<bool()>& interrupted, Recorder& recorder) {
+  recorder.start();
   if (auto verdict = segment_->broken(); verdict.failure != Failure::none) return verdict;
   auto& line = segment_->line(rank_);
   base_ = line.counter.load(std::memory_order_relaxed);
@@ -201,26 +210,35 @@ Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output,
   for (std::int64_t first = 0; first < plan.slices; first += batch_slices_) {
     auto half = batch_ % 2;
     for (int peer = 0; peer < segment_->ranks(); ++peer) {
-      if (peer != rank_ && !arrived(peer, batch_end_[half], verdict, watch)) return give_up();
+      if (peer == rank_) continue;
+      if (!arrived(peer, batch_end_[half], verdict, watch)) return give_up();
+      recorder.done(Did::waited_for_room, peer, first);
     }
     auto slices = std::min<std::int64_t>(batch_slices_, plan.slices - first);
-    for (const Stage& stage : plan.stages) {
+    for (std::size_t number = 0; number < plan.stages.size(); ++number) {
+      const Stage& stage = plan.stages[number];
       // The counter has gone up by one for each slice when all ranks have finished a stage of the batch.
       for (std::int64_t i = 0; i < slices; ++i) {
         auto before = done - static_cast<std::uint64_t>(slices) + static_cast<std::uint64_t>(i) + 1;
         for (std::int64_t w = 0; w < stage.waits; ++w) {
           auto peer = static_cast<int>(plan.waits[static_cast<std::size_t>(stage.first_wait + w)]);
           if (!arrived(peer, before, verdict, watch)) return give_up();
+          recorder.done(Did::waited, stage.first_wait + w, first + i);
         }
         auto set = half * static_cast<std::size_t>(batch_slices_) + static_cast<std::size_t>(i);
-        auto* step = plan.steps.data() + stage.first_step;
-        for (auto* end = step + stage.before; step != end; ++step) {
-          run_step(plan, *step, first + i, set, input, output);
+        auto step = stage.first_step;
+        auto run_steps = [&](std::int64_t end) {
+          for (; step < end; ++step) {
+            run_step(plan, plan.steps[static_cast<std::size_t>(step)], first + i, set, input, output);
+            recorder.done(Did::stepped, step, first + i);
+          }
+        };
+        run_steps(step + stage.before);
+        if (stage.announces != 0) {
+          announce(line, done + static_cast<std::uint64_t>(i) + 1);
+          recorder.done(Did::announced, static_cast<std::int64_t>(number), first + i);
         }
-        if (stage.announces != 0) announce(line, done + static_cast<std::uint64_t>(i) + 1);
-        for (auto* end = step + stage.after; step != end; ++step) {
-          run_step(plan, *step, first + i, set, input, output);
-        }
+        run_steps(step + stage.after);
       }
       done += static_cast<std::uint64_t>(slices);
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan.hpp"
+#include "recording.hpp"
 #include "segment.hpp"
 #include "waiting.hpp"
 
@@ -29,8 +30,9 @@ class Engine {
   Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch);
 
   // Carry out `plan` on the user's memory. A failure leaves the communicator broken, on all ranks.
+  // Where there is a `recording`, it gets what was done when.
   Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
-              const std::function<bool()>& interrupted);
+              const std::function<bool()>& interrupted, Recording* recording = nullptr);
 
   // Tell the others that this rank will make no more calls.
   void leave();
@@ -41,6 +43,9 @@ class Engine {
   std::vector<RankState> states() const;
 
  private:
+  template <class Recorder>
+  Verdict carry_out(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
+                    const std::function<bool()>& interrupted, Recorder& recorder);
   bool arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch);
   bool look_around(int peer, Verdict& verdict, const Watch& watch);
   bool same_call(int peer) const;

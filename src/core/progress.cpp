@@ -10,13 +10,13 @@ Progress::Progress(Engine& engine, Patience foreground, Patience background)
 Progress::~Progress() { stop(0); }
 
 Verdict Progress::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
-                      const std::function<bool()>& interrupted) {
+                      const std::function<bool()>& interrupted, Recording* recording) {
   if (in_flight_.load(std::memory_order_acquire) == 0) {
     const std::function<bool()> ends = [&] { return interrupted() || giving_up_.load(); };
-    return carry_out({nullptr, &plan, input, output, timeout_s}, foreground_, ends);
+    return carry_out({nullptr, &plan, input, output, timeout_s, recording}, foreground_, ends);
   }
   auto task = std::make_shared<Task>();
-  submit(task, plan, input, output, timeout_s);
+  submit(task, plan, input, output, timeout_s, recording);
   while (!task->wait_until(Clock::now() + std::chrono::milliseconds(20))) {
     if (interrupted()) interrupted_.store(true);
   }
@@ -28,17 +28,17 @@ Verdict Progress::carry_out(const Job& job, Patience patience, const std::functi
   std::lock_guard held(engine_mutex_);
   if (closed_ || giving_up_.load()) return {Failure::closed, engine_.rank()};
   in_call_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  auto verdict = engine_.run(*job.plan, job.input, job.output, job.timeout_s, patience, interrupted);
+  auto verdict = engine_.run(*job.plan, job.input, job.output, job.timeout_s, patience, interrupted, job.recording);
   in_call_.store({}, std::memory_order_relaxed);
   return verdict;
 }
 
 void Progress::submit(std::shared_ptr<Task> task, const Plan& plan, const std::byte* input,
-                      std::byte* output, double timeout_s) {
+                      std::byte* output, double timeout_s, Recording* recording) {
   {
     std::lock_guard held(mutex_);
     if (!stopping_) {
-      jobs_.push_back({task, &plan, input, output, timeout_s});
+      jobs_.push_back({task, &plan, input, output, timeout_s, recording});
       in_flight_.fetch_add(1, std::memory_order_acq_rel);
       if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
       task = nullptr;

@@ -22,13 +22,13 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Carry out a call now, after those in flight.
+  // Carry out a call now, after those in flight; a `recording` gets what was done when.
   Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s,
-              const std::function<bool()>& interrupted);
+              const std::function<bool()>& interrupted, Recording* recording = nullptr);
 
   // Carry out a call in the background, after those in flight. Plan and memory must stay until the task is done.
   void submit(std::shared_ptr<Task> task, const Plan& plan, const std::byte* input, std::byte* output,
-              double timeout_s);
+              double timeout_s, Recording* recording = nullptr);
 
   // Let calls in flight end, of whichever thread, but for no longer than `limit_s`; then break the communicator, and stop.
   // May be called from within a call (by a signal handler): then that call ends when it goes on.
@@ -41,6 +41,7 @@ class Progress {
     const std::byte* input;
     std::byte* output;
     double timeout_s;
+    Recording* recording;
   };
   Verdict carry_out(const Job& job, Patience patience, const std::function<bool()>& interrupted);
   void work();

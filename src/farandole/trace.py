@@ -3,10 +3,16 @@
 The rules:
 
 - Times are whole nanoseconds from the start of the call; ``source`` says whether they are simulated or measured.
+  A measured time is off by no more than ``uncertainty_ns``.
 - ``send``: a rank hands a transfer to the network, from the moment it posts it until it may go on.
 - ``receive``: a transfer is under way to a rank, from the moment it was posted until its last byte is there.
 - ``reduce``: a rank adds what it received to what it holds. ``wait``: a rank waits for a peer; where a trace has
   no such events, the gaps between the others are waits.
+- A rank that shares memory with its peers does all by itself, one thing after the other: it copies (``copy``) what
+  it has to where the others can read it, or into the result, tells them so (``publish``), and takes what it needs
+  out of their memory (``receive``, or ``reduce`` where it is added at once). Transfers that are added in one pass
+  are events of the same times.
+- ``round``, ``peer`` and ``chunk`` are -1 where there is none.
 - Events are in order of (start, rank, end). Columns rather than objects, so that millions of them fit.
 """
 
@@ -25,7 +31,7 @@ from farandole.errors import FormatError, UsageError
 
 FORMAT = "farandole-trace"
 VERSION = 1
-KINDS = ("send", "receive", "reduce", "wait")
+KINDS = ("send", "receive", "reduce", "wait", "copy", "publish")
 SOURCES = ("simulated", "measured")
 COLUMNS = ("rank", "kind", "round", "slice", "peer", "chunk", "count", "size_bytes", "start_ns", "end_ns")
 
@@ -64,6 +70,8 @@ class Trace:
     size_bytes: int
     source: str
     columns: Mapping[str, NDArray[np.int64]]
+    uncertainty_ns: int = 0
+    root: int = 0
 
     def __len__(self) -> int:
         return len(self.columns["rank"])
@@ -94,13 +102,26 @@ class Trace:
             "ranks": self.ranks,
             "size_bytes": self.size_bytes,
             "source": self.source,
+            "uncertainty_ns": self.uncertainty_ns,
+            "root": self.root,
             "kinds": KINDS,
             "columns": {name: self.columns[name].tolist() for name in COLUMNS},
         }
         return msgspec.json.encode(document)
 
 
-def make(name: str, collective: str, ranks: int, size_bytes: int, source: str, /, **columns: ArrayLike) -> Trace:
+def make(
+    name: str,
+    collective: str,
+    ranks: int,
+    size_bytes: int,
+    source: str,
+    /,
+    *,
+    uncertainty_ns: int = 0,
+    root: int = 0,
+    **columns: ArrayLike,
+) -> Trace:
     """A trace from columns in any order of events; raises UsageError where they do not fit together."""
     if source not in SOURCES:
         raise UsageError(f"a trace is {' or '.join(SOURCES)}, not {source!r}", got=source)
@@ -112,8 +133,15 @@ def make(name: str, collective: str, ranks: int, size_bytes: int, source: str, /
         raise UsageError("the columns of a trace are all of one length")
     if (table["end_ns"] < table["start_ns"]).any():
         raise UsageError("an event of a trace ends before it starts")
+    for column, least, end in (("rank", 0, ranks), ("peer", -1, ranks), ("kind", 0, len(KINDS))):
+        wrong_ones = table[column][(table[column] < least) | (table[column] >= end)]
+        if len(wrong_ones):
+            raise UsageError(
+                f"the {column} of an event is {wrong_ones[0]}, and must be {least} to {end - 1}", got=int(wrong_ones[0])
+            )
     order = np.lexsort((table["end_ns"], table["rank"], table["start_ns"]))
-    return Trace(name, collective, ranks, size_bytes, source, {key: values[order] for key, values in table.items()})
+    sorted_table = {key: values[order] for key, values in table.items()}
+    return Trace(name, collective, ranks, size_bytes, source, sorted_table, uncertainty_ns, root)
 
 
 class _File(msgspec.Struct):
@@ -126,6 +154,8 @@ class _File(msgspec.Struct):
     source: str
     kinds: list[str]
     columns: dict[str, list[int]]
+    uncertainty_ns: int = 0
+    root: int = 0
 
 
 def loads(data: bytes) -> Trace:
@@ -137,11 +167,31 @@ def loads(data: bytes) -> Trace:
         if header.get("version") != VERSION:
             raise FormatError(f"this trace is of version {header.get('version')!r}; version {VERSION} can be read")
         file = msgspec.convert(header, _File)
-        if file.kinds != list(KINDS):
-            raise FormatError(f"the kinds of events are {', '.join(KINDS)}, not {', '.join(file.kinds)}")
-        return make(file.name, file.collective, file.ranks, file.size_bytes, file.source, **file.columns)
+        columns: dict[str, ArrayLike] = dict(file.columns)
+        if "kind" in file.columns:
+            columns["kind"] = _kinds(file.kinds, file.columns["kind"])
+        return make(
+            file.name,
+            file.collective,
+            file.ranks,
+            file.size_bytes,
+            file.source,
+            uncertainty_ns=file.uncertainty_ns,
+            root=file.root,
+            **columns,
+        )
     except (msgspec.DecodeError, UsageError) as error:
         raise FormatError(f"this is not a trace: {error}") from error
+
+
+def _kinds(names: list[str], column: list[int]) -> NDArray[np.int64]:
+    """The kinds of events, which a file numbers by its own list of names, as places in ``KINDS``."""
+    unknown = sorted(set(names) - set(KINDS))
+    if unknown:
+        raise FormatError(f"the kinds of events are {', '.join(KINDS)}, not {', '.join(unknown)}")
+    if column and not 0 <= min(column) <= max(column) < len(names):
+        raise FormatError(f"this trace names {len(names)} kinds of events, and numbers them {min(column)} to {max(column)}")
+    return np.array([KINDS.index(name) for name in names], np.int64)[np.array(column, np.int64)]
 
 
 def load(path: Path) -> Trace:

@@ -23,13 +23,15 @@ Table = NDArray[np.int64]
 class Bound:
     """Tables of int64, a row per entry; their columns are the fields of the structs in src/core/plan.hpp.
 
-    ``stages`` (waits and steps of each), ``steps``, ``operands`` and ``waits`` (ranks).
+    ``stages`` (waits and steps of each), ``steps``, ``operands`` and ``waits`` (ranks). ``chunks`` is for those who
+    explain a step: its first chunk, and how many.
     """
 
     stages: Table
     steps: Table
     operands: Table
     waits: Table
+    chunks: Table
 
 
 def longest_chunk(program: SlotProgram, slot_itemsize: int, set_bytes: int) -> int:
@@ -63,6 +65,7 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
     for row in rows:
         if merged and merged[-1].continued_by(row, sizes):
             merged[-1].length += row.length
+            merged[-1].chunks = row.chunk + 1 - merged[-1].chunk
         else:
             merged.append(row)
 
@@ -70,6 +73,7 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
     steps: list[Sequence[int]] = []
     operands: list[Sequence[int]] = []
     waits: list[int] = []
+    chunks: list[Sequence[int]] = []
     at = 0
     for stage in range(program.stages):
         mine = [row for row in merged if row.stage == stage]
@@ -82,7 +86,8 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
             where = (row.output, row.place, row.is_partial, row.finishes)
             steps.append((len(operands), len(row.operands), row.length, row.limit, *where))
             operands.extend(row.operands)
-    return Bound(_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1))
+            chunks.append((row.chunk, row.chunks))
+    return Bound(_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1), _table(chunks, 2))
 
 
 def _table(rows: Sequence[Sequence[int]] | Sequence[int], columns: int) -> Table:
@@ -95,6 +100,7 @@ class _Row:
     __slots__ = (
         "after",
         "chunk",
+        "chunks",
         "finishes",
         "is_partial",
         "length",
@@ -110,6 +116,7 @@ class _Row:
         outputs = layout.output_offset(program.rank)
         self.stage = step.stage
         self.chunk = step.chunk
+        self.chunks = 1
         # The last stage is announced when all is done; before that, the slot's readers come first.
         self.after = step.place < 0 and step.stage < program.stages - 1
         self.length = int(layout.length[step.chunk])

@@ -26,6 +26,7 @@ from farandole.run.arrays import Array, as_rows, check_array, check_counts, chec
 from farandole.run.background import Background
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, Choice, Executor
+from farandole.run.recording import Recording
 from farandole.run.requests import Request
 
 MakePart = Callable[[int, int, str], "Communicator"]
@@ -79,6 +80,13 @@ class Communicator:
     def background(self) -> Background:
         """The same methods, which return a :class:`~farandole.run.work.Work` at once."""
         return Background(self._executor, self._check_open)
+
+    def recording(self) -> Recording:
+        """What all ranks do when, in the calls that are made while it is open; see Recording.
+
+        ``with communicator.recording() as recording: ...``, then ``recording.gather()`` has a trace of each call.
+        """
+        return Recording(self._executor, self.all_gather)
 
     def close(self, drain_s: float = _DRAIN_S) -> None:
         """Leave; the other ranks get an error if they still expect this one. Closing twice is harmless.

@@ -20,11 +20,12 @@ from farandole.collectives import collective
 from farandole.errors import CommunicationError
 from farandole.layout import Layout, layout
 from farandole.run.arrays import Array, address
-from farandole.run.bind import bind, longest_chunk
+from farandole.run.bind import Bound, bind, longest_chunk
 from farandole.run.call import Call, compiled
 from farandole.run.failures import State, failure_error
 from farandole.run.meeting import Meeting
 from farandole.schedule import Schedule
+from farandole.slots import SlotProgram
 
 DEFAULT_SLOT_BYTES = 4 << 20
 BATCH_SLICES = 2
@@ -47,6 +48,8 @@ class Planned:
     layout: Layout
     schedule: Schedule
     algorithm: str
+    call: Call
+    program: SlotProgram
     input_bytes: int
     output_bytes: int
 
@@ -90,7 +93,7 @@ class Engine:
             return planned
         schedule, programs = compiled(call.collective, call.algorithm, self.ranks, call.root)
         program = programs[self.rank]
-        partial_itemsize = _core.partial_itemsize(call.dtype, call.itemsize) if call.op else call.itemsize
+        partial_itemsize = _partial_itemsize(call)
         where = layout(
             collective(call.collective),
             self.ranks,
@@ -121,6 +124,8 @@ class Engine:
             layout=where,
             schedule=schedule,
             algorithm=call.algorithm_name,
+            call=call,
+            program=program,
             input_bytes=where.input_length(self.rank) * call.itemsize,
             output_bytes=where.output_length(self.rank) * call.itemsize,
         )
@@ -133,6 +138,21 @@ class Engine:
         failure, peer = self._runner.run(planned.plan, input_address, output_address, timeout_s)
         if failure:
             raise self.error(failure, peer, timeout_s)
+
+    def run_traced(self, planned: Planned, input_address: int, output_address: int, timeout_s: float) -> bytes:
+        """As ``run``; what this rank did when, packed as src/core/recording.hpp says."""
+        (failure, peer), records = self._runner.run_traced(planned.plan, input_address, output_address, timeout_s)
+        if failure:
+            raise self.error(failure, peer, timeout_s)
+        return records
+
+    def records(self, planned: Planned) -> int:
+        """How many records ``run_traced`` would give."""
+        return self._runner.records(planned.plan)
+
+    def tables(self, planned: Planned) -> Bound:
+        """What the plan of a call was made from."""
+        return bind(planned.program, planned.layout, planned.call.itemsize, _partial_itemsize(planned.call))
 
     def run_arrays(self, planned: Planned, source: Array, target: Array, timeout_s: float) -> bool:
         """As ``run``, with no more ado; False, and nothing done, where the arrays are not plain memory."""
@@ -221,6 +241,11 @@ class Engine:
             timeout_s=timeout_s,
             what=what,
         )
+
+
+def _partial_itemsize(call: Call) -> int:
+    """Bytes of an element while it is a partial value."""
+    return _core.partial_itemsize(call.dtype, call.itemsize) if call.op else call.itemsize
 
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -17,6 +17,7 @@ from farandole.schedule import Schedule
 
 AUTO = "auto"
 Choice = str | Schedule
+CarryOut = Callable[[Planned, int, int, float], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,20 @@ class Executor:
         self.timeout_s = timeout_s
         self.last_algorithm = ""
         self._repeatable: dict[object, Planned] = {}
+        self._recorder: CarryOut | None = None
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether calls are recorded."""
+        return self._recorder is not None
+
+    def record(self, recorder: CarryOut | None) -> None:
+        """Have ``recorder`` carry out the calls in the foreground instead of the engine; None: no longer.
+
+        Calls that are repeated ask nothing about it: there are none while it lasts.
+        """
+        self._recorder = recorder
+        self._repeatable.clear()
 
     def repeat(self, key: object, source: Array, target: Array) -> bool:
         """Carry out a call as ``run`` has done before for the same ``key``; False, and nothing done, if it cannot.
@@ -58,8 +73,9 @@ class Executor:
         else:
             limit_s = self.timeout_s if timeout_s is None else timeout_s
             planned = self._planned(self.engine, request, algorithm)
-            self.engine.run(planned, address(ready.memory), address(ready.work), limit_s)
-            if key is not None:
+            carry_out = self._recorder or self.engine.run
+            carry_out(planned, address(ready.memory), address(ready.work), limit_s)
+            if key is not None and self._recorder is None:
                 if len(self._repeatable) >= PLANS_KEPT:
                     self._repeatable.clear()
                 self._repeatable[key] = planned
