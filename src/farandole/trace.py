@@ -190,7 +190,9 @@ def _kinds(names: list[str], column: list[int]) -> NDArray[np.int64]:
     if unknown:
         raise FormatError(f"the kinds of events are {', '.join(KINDS)}, not {', '.join(unknown)}")
     if column and not 0 <= min(column) <= max(column) < len(names):
-        raise FormatError(f"this trace names {len(names)} kinds of events, and numbers them {min(column)} to {max(column)}")
+        raise FormatError(
+            f"this trace names {len(names)} kinds of events, and numbers them {min(column)} to {max(column)}"
+        )
     return np.array([KINDS.index(name) for name in names], np.int64)[np.array(column, np.int64)]
 
 

@@ -78,7 +78,7 @@ def test_a_trace_is_shown_and_with_a_cluster_beside_its_simulation() -> None:
     alone = data_of(written("show ring -n 4 --trace trace.json -o ring.html", "ring.html"))
     assert [one["trace"]["total_ns"] for one in alone["runs"]] == [simulation.trace.time_ns]
     both = data_of(written("show ring -n 4 --trace trace.json --cluster ring:4 -o ring.html", "ring.html"))
-    assert [one["trace"]["summary"] for one in both["runs"]] == ["4KiB", "64MiB on ring:4"]
+    assert [one["trace"]["summary"] for one in both["runs"]] == ["4KiB", "4KiB on ring:4"]
 
 
 def test_a_file_to_compare_with_may_be_a_trace_or_a_schedule() -> None:

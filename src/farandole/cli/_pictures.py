@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from farandole.cli._clusters import cluster_of
 from farandole.cli._output import print_note
 from farandole.cli._schedules import schedule_of
+from farandole.cli._traces import PERFETTO, read_trace, write_trace
 from farandole.errors import FormatError, UsageError
-from farandole.units import parse_size
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a page shows besides the schedule, as it is written on the command line."""
+    """What is shown besides the schedule: a cluster's spec and the size to simulate, a trace, what to compare."""
 
     cluster: str | None = None
-    size: str = "64MiB"
-    trace: Path | None = None
+    size_bytes: int = 0
+    trace: Trace | None = None
     compare: str | None = None
     moving: bool = False
 
@@ -37,20 +37,23 @@ class Extras:
         """Raise UsageError where something is asked for that a file of this kind does not show."""
         given = {"--cluster": self.cluster, "--trace": self.trace, "--compare": self.compare}
         for option, value in given.items():
-            if value is not None and suffix != ".html":
-                raise UsageError(f"{option} is for a page: add -o FILE.html, or --open", got=str(value))
+            fits = suffix == ".html" or (suffix == PERFETTO and option != "--compare")
+            if value is not None and not fits:
+                raise UsageError(f"{option} is for a page: add -o FILE.html, or --open", got=option)
         if self.moving and suffix != ".svg":
             raise UsageError("--moving is for an SVG: add -o FILE.svg (a .html and a .gif move anyway)")
 
 
 def write(schedule: Schedule, report: Report, path: Path, extras: Extras) -> None:
     """Write the schedule to ``path`` in the form that its ending says."""
-    if path.suffix not in _WRITERS:
+    suffix = PERFETTO if path.name.endswith(PERFETTO) else path.suffix
+    if suffix not in _WRITERS:
         forms = ", ".join(_WRITERS)
         raise UsageError(f"a schedule is written to a file that ends with {forms}, not to {path.name!r}")
-    extras.check(path.suffix)
-    _WRITERS[path.suffix](schedule, report, path, extras)
-    print_note(f"wrote {path}")
+    extras.check(suffix)
+    _WRITERS[suffix](schedule, report, path, extras)
+    if suffix != PERFETTO:
+        print_note(f"wrote {path}")
 
 
 def open_page(schedule: Schedule, report: Report, path: Path | None, extras: Extras) -> None:
@@ -66,7 +69,7 @@ def _write_page(schedule: Schedule, report: Report, path: Path, extras: Extras) 
     from farandole.show.page import page  # noqa: PLC0415 - loads NumPy
 
     cluster = None if extras.cluster is None else cluster_of(extras.cluster)
-    first = _timed(schedule, extras) if extras.trace is None else _trace(extras.trace)
+    first = _timed(schedule, extras) if extras.trace is None else extras.trace
     html = page(schedule, report, first, cluster and cluster.first(schedule.ranks), _second(schedule, extras))
     path.write_text(html, encoding="utf-8")
 
@@ -77,15 +80,8 @@ def _timed(schedule: Schedule, extras: Extras) -> Simulation | None:
         return None
     from farandole.simulate import simulate  # noqa: PLC0415 - loads NumPy
 
-    size_bytes = parse_size(extras.size)
-    itemsize = 1 if size_bytes % 4 else 4
-    return simulate(schedule, cluster_of(extras.cluster), size_bytes, itemsize=itemsize, trace=True)
-
-
-def _trace(path: Path) -> Trace:
-    from farandole.trace import load  # noqa: PLC0415 - loads NumPy
-
-    return load(path)
+    itemsize = 1 if extras.size_bytes % 4 else 4
+    return simulate(schedule, cluster_of(extras.cluster), extras.size_bytes, itemsize=itemsize, trace=True)
 
 
 def _second(schedule: Schedule, extras: Extras) -> Run | Trace | None:
@@ -98,7 +94,7 @@ def _second(schedule: Schedule, extras: Extras) -> Run | Trace | None:
         return None
     if extras.compare.endswith(".json"):
         try:
-            return _trace(Path(extras.compare))
+            return read_trace(Path(extras.compare))
         except FormatError:
             other = schedule_of(extras.compare, None, None, None)
     else:
@@ -111,6 +107,14 @@ def _write_json(schedule: Schedule, _report: Report, path: Path, _extras: Extras
     from farandole.export.json import write_schedule  # noqa: PLC0415 - loads NumPy
 
     write_schedule(schedule, path)
+
+
+def _write_perfetto(schedule: Schedule, _report: Report, path: Path, extras: Extras) -> None:
+    simulation = _timed(schedule, extras)
+    trace = simulation.trace if simulation else extras.trace
+    if trace is None or (simulation and extras.trace):
+        raise UsageError(f"a {PERFETTO} is a trace: add --cluster to simulate one, or --trace for one that there is")
+    write_trace(trace, path)
 
 
 def _write_text(schedule: Schedule, _report: Report, path: Path, _extras: Extras) -> None:
@@ -134,6 +138,7 @@ def _write_gif(schedule: Schedule, _report: Report, path: Path, _extras: Extras)
 _WRITERS: dict[str, Callable[[Schedule, Report, Path, Extras], None]] = {
     ".html": _write_page,
     ".json": _write_json,
+    PERFETTO: _write_perfetto,
     ".txt": _write_text,
     ".svg": _write_svg,
     ".gif": _write_gif,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,11 +11,13 @@ from farandole.cli import _options as options
 from farandole.cli._output import print_json, print_note, print_table, print_text
 from farandole.cli._progress import progress
 from farandole.cli._schedules import DEFAULT, schedule_of
-from farandole.errors import FarandoleError
+from farandole.cli._traces import check_trace_path, write_trace
+from farandole.errors import FarandoleError, UsageError
 from farandole.units import counted, format_bandwidth, format_size, format_time, parse_sizes, parse_time
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
+    from farandole.trace import Trace
 
 DEFAULT_SIZES = "1KiB,64KiB,1MiB,16MiB"
 
@@ -23,6 +26,7 @@ EXAMPLES = (
     "farandole run ring:order=0,2,1,3 --ranks 4 --size 64MiB",
     "farandole run --ranks 8 --collective all_to_all --size 8:1MiB*4 --dtype int64",
     "farandole run my_schedule.json --op max --json",
+    "farandole run ring --ranks 4 --size 1MiB --trace measured.json",
 )
 
 
@@ -44,13 +48,22 @@ def run(
     repetitions: Annotated[int, typer.Option("--repetitions", min=1, help="How often to time each, at most.")] = 100,
     limit: Annotated[str, typer.Option("--limit", help="How long to go on with each, at most.")] = "300ms",
     timeout: Annotated[str, typer.Option("--timeout", help="When to give up a call whose ranks do not come.")] = "60s",
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Also record one call of typical length, and write what every rank did when to this .json file.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Start N processes, run each algorithm on each size over shared memory, and print one table.
 
     Before it is timed, the result of every algorithm is compared element by element, on every rank, with what NumPy
     computes. Calls are timed back to back; a repetition's time is the mean over the ranks. The exit status is 1 if any
-    result is wrong.
+    result is wrong. farandole show --trace FILE shows a trace; a file that ends with .perfetto.json is for Perfetto.
     """
     sizes = [0] if collective == "barrier" else parse_sizes(size)
     limit_s, timeout_s = parse_time(limit), parse_time(timeout)
@@ -68,6 +81,10 @@ def run(
         for name in schedules
     ]
     own = {name: schedule for name, schedule in schedules.items() if _is_own(name)}
+    if trace is not None:
+        check_trace_path(trace)
+        if len(trials) != 1 or what.ranks == 1:
+            raise UsageError("--trace is of one algorithm and one size, on two ranks or more")
     outcomes = _outcomes(what.ranks, trials, own, timeout_s)
     results = []
     for outcome in outcomes:
@@ -83,6 +100,8 @@ def run(
         print_json("run", {"kind": "measured", "ranks": what.ranks, "results": results})
     else:
         _print(what, dtype, op, results)
+    if trace is not None:
+        write_trace(_recorded(what.ranks, trials[0], own, timeout_s), trace)
     for row in wrong:
         where = ", ".join(map(str, row["wrong_ranks"]))
         print_note(f"{row['algorithm']}, {format_size(row['size_bytes'])}: the result is wrong on ranks {where}")
@@ -117,13 +136,9 @@ def _schedules(
 def _outcomes(
     ranks: int, trials: list[dict[str, Any]], own: dict[str, Schedule], timeout_s: float
 ) -> list[dict[str, Any]]:
-    import msgspec  # noqa: PLC0415 - for this command only
+    from farandole.run.spawn import spawn  # noqa: PLC0415 - for this command only
 
-    from farandole.export.json import schedule_to_json  # noqa: PLC0415
-    from farandole.run.spawn import spawn  # noqa: PLC0415
-
-    schedules = {name: msgspec.json.encode(schedule_to_json(schedule)).decode() for name, schedule in own.items()}
-    arguments = {"trials": trials, "schedules": schedules, "settings": {"timeout_s": timeout_s}}
+    arguments = {"trials": trials, "schedules": _as_json(own), "settings": {"timeout_s": timeout_s}}
     with progress(len(trials)) as advance:
         answers = spawn(
             ranks,
@@ -135,6 +150,25 @@ def _outcomes(
     if not isinstance(answers[0], list):
         raise FarandoleError("rank 0 did not report what it measured", got=answers[0])
     return answers[0]
+
+
+def _recorded(ranks: int, trial: dict[str, Any], own: dict[str, Schedule], timeout_s: float) -> Trace:
+    from farandole.run.spawn import spawn  # noqa: PLC0415 - for this command only
+    from farandole.trace import loads  # noqa: PLC0415
+
+    arguments = {"trial": trial, "schedules": _as_json(own), "settings": {"timeout_s": timeout_s}}
+    with progress(1) as advance:
+        advance("recording a call")
+        answers = spawn(ranks, "farandole.bench.traced:typical_trace", arguments, timeout_s=timeout_s * 2)
+    return loads(answers[0].encode())
+
+
+def _as_json(own: dict[str, Schedule]) -> dict[str, str]:
+    import msgspec  # noqa: PLC0415 - for this command only
+
+    from farandole.export.json import schedule_to_json  # noqa: PLC0415
+
+    return {name: msgspec.json.encode(schedule_to_json(schedule)).decode() for name, schedule in own.items()}
 
 
 def _print(what: Schedule, dtype: str, op: str, results: list[dict[str, Any]]) -> None:

@@ -11,22 +11,33 @@ from farandole.cli import _options as options
 from farandole.cli._output import is_terminal, print_json, print_note, print_text
 from farandole.cli._pictures import Extras, open_page, write
 from farandole.cli._schedules import schedule_of
+from farandole.cli._traces import read_trace
+from farandole.errors import UsageError
+from farandole.units import parse_size
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
+
+DEFAULT_SIZE_BYTES = 64 << 20
 
 EXAMPLES = (
     "farandole show ring --ranks 4",
     "farandole show binomial --collective broadcast --ranks 8 --root 3",
     "farandole show hierarchical:levels=4x2 --ranks 8 -o player.html",
     "farandole show ring --ranks 8 --compare tree --cluster switch:8 --size 1MiB -o both.html",
+    "farandole show --trace measured.json --cluster detect -o measured_and_simulated.html",
     "farandole show ring --ranks 4 --moving -o ring.svg",
     "farandole show halving_doubling --ranks 8 -o schedule.json",
 )
 
 
 def show(
-    algorithm: options.Algorithm,
+    algorithm: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ALGORITHM]", help=f"{options.ALGORITHM_HELP} A trace knows its own.", show_default=False
+        ),
+    ] = None,
     ranks: options.Ranks = None,
     collective: options.Collective = None,
     root: options.Root = None,
@@ -36,7 +47,7 @@ def show(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write to a .html, .svg, .gif, .json or .txt file.",
+            help="Write to a .html, .svg, .gif, .json, .perfetto.json or .txt file.",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +56,15 @@ def show(
         str | None,
         typer.Option("--cluster", help="For a page: simulate on this cluster, and show the time.", show_default=False),
     ] = None,
-    size: Annotated[str, typer.Option("--size", "-s", help="With --cluster: the whole buffer.")] = "64MiB",
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            "-s",
+            help="With --cluster: the whole buffer.  [default: that of the trace, or 64MiB]",
+            show_default=False,
+        ),
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="For a page: show the time of this trace.", show_default=False)
     ] = None,
@@ -63,15 +82,22 @@ def show(
 
     a0 is rank 0's contribution to chunk a, a0..a3 are those of ranks 0 to 3, reduced. What has just arrived is
     marked with >, and what must be there at the end with *. A .html file is a player, to step through offline; with
-    both --trace and --cluster it shows what was measured beside what is simulated.
+    both --trace and --cluster it shows what was measured beside what is simulated. A .perfetto.json file is a trace
+    for Perfetto or chrome://tracing.
     """
+    traced = None if trace is None else read_trace(trace)
+    if algorithm is None:
+        if traced is None:
+            raise UsageError("say which algorithm, or --trace FILE for that of a trace")
+        algorithm, ranks, collective, root = traced.name, traced.ranks, traced.collective, traced.root
     schedule = schedule_of(algorithm, ranks, collective, root)
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
 
     report = verify_schedule(schedule)
     if not report.ok:
         print_note(f"note: this schedule is wrong: {report.problems[0].message} (farandole verify says more)")
-    extras = Extras(cluster, size, trace, compare, moving)
+    size_bytes = parse_size(size) if size else traced.size_bytes if traced is not None else DEFAULT_SIZE_BYTES
+    extras = Extras(cluster, size_bytes, traced, compare, moving)
     if in_browser:
         open_page(schedule, report, output, extras)
     elif output is not None:

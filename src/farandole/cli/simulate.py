@@ -9,8 +9,9 @@ import typer
 
 from farandole.cli import _options as options
 from farandole.cli._clusters import Reduce, Slow, Spec, Startup, cluster_of, delays_of
-from farandole.cli._output import print_json, print_note, print_table, print_text
+from farandole.cli._output import print_json, print_table, print_text
 from farandole.cli._schedules import DEFAULT, schedule_of
+from farandole.cli._traces import write_trace
 from farandole.errors import UsageError
 from farandole.units import counted, format_bandwidth, format_size, format_time, parse_size, parse_time
 
@@ -73,8 +74,7 @@ def simulate(
     if trace is not None:
         if result.trace is None:
             raise UsageError("this simulation keeps no trace", got=str(trace))
-        trace.write_bytes(result.trace.to_json())
-        print_note(f"{counted(len(result.trace), 'event')} written to {trace}")
+        write_trace(result.trace, trace)
     if json:
         print_json("simulate", result.to_dict())
     else:

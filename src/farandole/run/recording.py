@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from farandole import _core, trace
 from farandole.errors import ResourceError, UsageError
+from farandole.layout import Layout
 from farandole.run.engine import Engine, Planned
 from farandole.run.executor import Executor
 from farandole.run.recorded import FIELDS, Table, events
@@ -140,12 +141,18 @@ class Recording:
             planned.algorithm,
             planned.schedule.collective,
             engine.ranks,
-            int(planned.layout.counts.sum()) * planned.call.itemsize,
+            _whole_buffer(planned.layout) * planned.call.itemsize,
             "measured",
             uncertainty_ns=max(clock_ns, disagreement_ns),
             root=planned.schedule.root,
             **columns,
         )
+
+
+def _whole_buffer(layout: Layout) -> int:
+    """The elements of the largest buffer of any rank, which is what the size of a call means everywhere."""
+    every = range(layout.ranks)
+    return max(max(layout.input_length(rank), layout.output_length(rank)) for rank in every)
 
 
 def clock_quality() -> tuple[int, int]:
