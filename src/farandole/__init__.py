@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from farandole.algorithms import algorithm, build
+    from farandole.bench.tune import tune
     from farandole.cost import price
     from farandole.errors import FarandoleError
     from farandole.export.json import read_schedule, schedule_to_json, write_schedule
     from farandole.run import reference
     from farandole.run.communicator import Communicator
+    from farandole.run.explain import explain
     from farandole.run.spawn import spawn
     from farandole.run.start import init
     from farandole.schedule import Round, Schedule
@@ -33,6 +35,7 @@ __all__ = [
     "Trace",
     "algorithm",
     "build",
+    "explain",
     "init",
     "predict",
     "price",
@@ -41,6 +44,7 @@ __all__ = [
     "schedule_to_json",
     "show_table",
     "spawn",
+    "tune",
     "verify_program",
     "verify_schedule",
     "write_schedule",
@@ -54,6 +58,7 @@ _HOME = {
     "Trace": "trace:Trace",
     "algorithm": "algorithms:algorithm",
     "build": "algorithms:build",
+    "explain": "run.explain:explain",
     "init": "run.start:init",
     "predict": "simulate:predict",
     "price": "cost:price",
@@ -62,6 +67,7 @@ _HOME = {
     "schedule_to_json": "export.json:schedule_to_json",
     "show_table": "show.table:show_table",
     "spawn": "run.spawn:spawn",
+    "tune": "bench.tune:tune",
     "verify_program": "verify:verify_program",
     "verify_schedule": "verify:verify_schedule",
     "write_schedule": "export.json:write_schedule",

@@ -22,7 +22,7 @@ PERIOD = 2 * 3 * 5 * 7 * 11 * 13  # long enough that no chunk of a usual size lo
 @lru_cache(maxsize=8)
 def values(rank: int, length: int, dtype: str, op: str) -> Array:
     """The input of ``rank``: shape (length,), read-only."""
-    position = np.arange(length, dtype=np.int64) % PERIOD
+    position = np.arange(min(length, PERIOD), dtype=np.int64)
     mixed = position * 2654435761 + (rank + 1) * 40503 * (position % 7 + 1)
     mixed = (mixed >> 7) & 0xFFFF
     if op == "prod":
@@ -31,7 +31,7 @@ def values(rank: int, length: int, dtype: str, op: str) -> Array:
         small = mixed & 0x7F
     else:
         small = mixed % 4
-    given = small.astype(np.bool_ if dtype == "bool" else dtype)
+    given = np.resize(small.astype(np.bool_ if dtype == "bool" else dtype), length)
     given.flags.writeable = False
     return given
 

@@ -1,4 +1,4 @@
-"""Which algorithm a call gets that asks for none.
+"""Which algorithm a call gets that asks for none, by a rule; a profile's measurements come before it.
 
 A short message is decided by the number of rounds, a long one by the bytes each rank moves; over shared
 memory every rank reaches every other at once, so the direct algorithms have both few rounds and little
@@ -6,6 +6,8 @@ traffic. Only for the shortest all-reduces is one round with everyone's whole bu
 """
 
 from __future__ import annotations
+
+from farandole.units import format_size
 
 NAIVE_UP_TO_BYTES = 16 << 10  # read by each rank, of all others together
 _DEFAULTS = {"barrier": "dissemination"}
@@ -20,3 +22,18 @@ def choose(collective: str, ranks: int, size_bytes: int) -> str:
     if collective == "all_reduce" and size_bytes * (ranks - 1) <= NAIVE_UP_TO_BYTES:
         return "naive"
     return _DEFAULTS.get(collective, "direct")
+
+
+def rule(collective: str, ranks: int, size_bytes: int) -> str:
+    """Why, in words.
+
+    >>> rule("all_reduce", 4, 8)
+    'each rank reads at most 16KiB of all others together, so one round is faster than two'
+    """
+    name = choose(collective, ranks, size_bytes)
+    if name == "naive":
+        limit = format_size(NAIVE_UP_TO_BYTES)
+        return f"each rank reads at most {limit} of all others together, so one round is faster than two"
+    if name == "direct":
+        return "over shared memory every rank reaches every other at once, with few rounds and little traffic"
+    return "it has the fewest rounds"

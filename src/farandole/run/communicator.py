@@ -24,6 +24,7 @@ from farandole.errors import ClosedError, UsageError
 from farandole.run import messages, requests
 from farandole.run.arrays import Array, as_rows, check_array, check_counts, check_rows
 from farandole.run.background import Background
+from farandole.run.choices import Choices
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, Choice, Executor
 from farandole.run.recording import Recording
@@ -70,6 +71,11 @@ class Communicator:
     def last_algorithm(self) -> str:
         """The algorithm that the last collective ran, with its options; empty before the first."""
         return self._executor.last_algorithm
+
+    @property
+    def choices(self) -> Choices:
+        """Which algorithms ``auto`` stands for, the same on all ranks."""
+        return self._executor.choices
 
     @property
     def engine(self) -> Engine | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from farandole.run.arrays import Array, address, readable
-from farandole.run.auto import choose
 from farandole.run.call import Call, compiled
+from farandole.run.choices import Choices
 from farandole.run.engine import PLANS_KEPT, Engine, Planned
 from farandole.run.requests import Place, Request
 from farandole.run.work import Work
@@ -32,11 +32,12 @@ class _Ready:
 class Executor:
     """Runs the requests of one rank; without an engine, in a world of one rank."""
 
-    def __init__(self, place: Place, engine: Engine | None, timeout_s: float) -> None:
-        """``timeout_s`` is for calls that say nothing of their own."""
+    def __init__(self, place: Place, engine: Engine | None, timeout_s: float, choices: Choices) -> None:
+        """``timeout_s`` and ``choices`` are for calls that say nothing of their own."""
         self.place = place
         self.engine = engine
         self.timeout_s = timeout_s
+        self.choices = choices
         self.last_algorithm = ""
         self._repeatable: dict[object, Planned] = {}
         self._recorder: CarryOut | None = None
@@ -113,7 +114,7 @@ class Executor:
         dtype = request.dtype
         itemsize = 1 if dtype is None else dtype.itemsize
         if algorithm == AUTO:
-            algorithm = choose(request.collective, self.place.size, sum(request.counts) * itemsize)
+            algorithm = self.choices.algorithm(request.collective, request.counts, itemsize)
         name = "" if dtype is None else dtype.name
         call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
         planned = engine.planned(call)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from farandole.errors import CommunicationError, RendezvousError
 from farandole.run import segment, wire
+from farandole.run.machine import cores_of
 from farandole.run.meeting import Meeting
 
 
@@ -64,6 +65,7 @@ class _Host:
     limit_s: float  # the timeout of the rank whose time is up first
     guests: dict[int, _Guest] = field(default_factory=dict)  # by rank
     refused_uids: set[int] = field(default_factory=set)
+    word: str = ""  # of rank 0
 
     def gather(self) -> None:
         """Wait until every rank has come."""
@@ -73,10 +75,11 @@ class _Host:
         """Give everyone the segment and everyone's pid, and let them go once all of them have taken both."""
         me = self.me
         pids = tuple(os.getpid() if rank == me.rank else self.guests[rank].pid for rank in range(me.size))
+        meeting.word, meeting.cores = me.word if me.rank == 0 else self.word, cores_of(pids)
         if me.segment_bytes:
             meeting.segment_fd = segment.create(me.segment_bytes, "farandole")
         for guest in self.guests.values():
-            self._tell(guest, wire.Welcome(pids), meeting.segment_fd)
+            self._tell(guest, wire.Welcome(pids, meeting.word, meeting.cores), meeting.segment_fd)
         meeting.reserve()
         meeting.watch(pids)
         self._wait(lambda: [rank for rank, guest in self.guests.items() if not guest.is_ready], self._silence)
@@ -203,6 +206,8 @@ class _Host:
                 pid=0,
             )
         guest.rank = hello.rank
+        if hello.rank == 0:
+            self.word = hello.word
         self.guests[hello.rank] = guest
         if time.monotonic() + hello.patience_s < self.deadline:
             self.deadline, self.limit_s = time.monotonic() + hello.patience_s, hello.timeout_s

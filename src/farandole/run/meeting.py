@@ -19,7 +19,7 @@ class Meeting:
 
     ``pids`` and ``pidfds`` are by rank. A pidfd polls as readable once that process has ended; the own one is -1, and
     so are all where the kernel has none. ``segment_fd`` is -1 where there is no segment. The descriptors belong to the
-    meeting: nobody else closes them.
+    meeting: nobody else closes them. ``word`` is what rank 0 has said, and ``cores`` how many cores the ranks share.
     """
 
     rank: int
@@ -28,6 +28,8 @@ class Meeting:
     segment_fd: int = NO_DESCRIPTOR
     pids: tuple[int, ...] = ()
     pidfds: list[int] = field(default_factory=list)
+    word: str = ""
+    cores: int = 0
 
     def reserve(self) -> None:
         """Reserve this rank's share of the segment; ResourceError where there is too little memory."""

@@ -42,12 +42,13 @@ _RETRY_S = 0.01
 _Expected = TypeVar("_Expected", bound=wire.Message)
 
 
-def meet(rank: int, size: int, key: str, timeout_s: float, segment_bytes: int = 0) -> Meeting:
+def meet(rank: int, size: int, key: str, timeout_s: float, segment_bytes: int = 0, word: str = "") -> Meeting:
     """Wait until all ``size`` ranks of this host are here, at most ``timeout_s`` seconds, and share a new segment.
 
-    All ranks give the same ``size``, ``key`` and ``segment_bytes``; no two give the same ``rank``. A world of one
-    needs no socket, no segment and no time. Raises RendezvousError, with the facts ``missing`` and ``present`` where
-    ranks are missing and ``rank`` and ``pid`` where one died, and ResourceError where there is too little memory.
+    All ranks give the same ``size``, ``key`` and ``segment_bytes``; no two give the same ``rank``. All get rank 0's
+    ``word``, at most 12 KiB. A world of one needs no socket, no segment and no time. Raises RendezvousError, with the
+    facts ``missing`` and ``present`` where ranks are missing and ``rank`` and ``pid`` where one died, and ResourceError
+    where there is too little memory.
     """
     _check_arguments(rank, size, key, timeout_s, segment_bytes)
     if size == 1:
@@ -56,7 +57,7 @@ def meet(rank: int, size: int, key: str, timeout_s: float, segment_bytes: int = 
     address = _address(key)
     try:
         while (left_s := deadline - time.monotonic()) > 0:
-            me = wire.Hello(wire.PROTOCOL, farandole.__version__, rank, size, segment_bytes, timeout_s, left_s)
+            me = wire.Hello(wire.PROTOCOL, farandole.__version__, rank, size, segment_bytes, timeout_s, left_s, word)
             meeting = _as_host(address, me) or _as_guest(address, me)
             if meeting is not None:
                 return meeting
@@ -138,7 +139,9 @@ class _Guest:
         try:
             wire.send(self.connection, me)
             self.host_rank = self._next(wire.Joined, meeting).rank
-            self._settle(meeting, self._next(wire.Welcome, meeting).pids)
+            welcome = self._next(wire.Welcome, meeting)
+            meeting.word, meeting.cores = welcome.word, welcome.cores
+            self._settle(meeting, welcome.pids)
             self._next(wire.Go, meeting)
         except wire.HangUpError:
             meeting.close()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from farandole import _core
 from farandole.errors import UsageError
+from farandole.run.choices import Choices, agreed, announcement
 from farandole.run.communicator import Communicator
 from farandole.run.engine import DEFAULT_SLOT_BYTES, Engine
 from farandole.run.environment import meeting_key, world
@@ -38,14 +39,16 @@ def init(
     all ranks to come. ``slot_bytes``, the same on all ranks, is each rank's part of the shared memory: whole
     pages; messages that are larger go through it in slices.
 
-    Raises RendezvousError where ranks do not find each other, ResourceError where memory is short.
+    Raises RendezvousError where ranks do not find each other, ResourceError where memory is short, and FormatError
+    where rank 0's profile is malformed.
     """
     if slot_bytes < PAGE or slot_bytes % PAGE:
         raise UsageError(f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {slot_bytes}", got=slot_bytes)
     place = world(os.environ if environ is None else environ)
     key = "" if place is None else meeting_key(place.key, f"init {next(_made)}")
     rank, size = (0, 1) if place is None else (place.rank, place.size)
-    return connect(rank, size, key, timeout_s=timeout_s, meeting_timeout_s=meeting_timeout_s, slot_bytes=slot_bytes)
+    settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
+    return connect(rank, size, key, slot_bytes=slot_bytes, environ=environ, **settings)
 
 
 def connect(
@@ -56,19 +59,25 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
+    environ: Mapping[str, str] | None = None,
 ) -> Communicator:
-    """Make a communicator of ``size`` processes that agree on ``key`` by other means than a launcher's."""
+    """Make a communicator of ``size`` processes that agree on ``key`` by other means than a launcher's.
+
+    ``environ`` says where rank 0 finds its profile; see :mod:`farandole.run.choices`.
+    """
 
     def make_part(rank: int, size: int, name: str) -> Communicator:
         settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
-        return connect(rank, size, meeting_key(key, name), slot_bytes=slot_bytes, **settings)
+        return connect(rank, size, meeting_key(key, name), slot_bytes=slot_bytes, environ=environ, **settings)
 
     place = Place(rank, size)
     if size == 1:
-        return Communicator(Executor(place, None, timeout_s), make_part)
-    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes))
+        return Communicator(Executor(place, None, timeout_s, Choices(1, {})), make_part)
+    word = announcement(os.environ if environ is None else environ, size) if rank == 0 else ""
+    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word)
     try:
-        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s), make_part)
+        choices = agreed(meeting.word, size, meeting.cores)
+        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s, choices), make_part)
     except BaseException:
         meeting.close()
         raise

@@ -19,14 +19,16 @@ from msgspec import Meta
 
 from farandole.errors import CommunicationError, RendezvousError, ResourceError
 
-PROTOCOL = 1
+PROTOCOL = 2
 MOST_RANKS = 4096
 MESSAGE_BYTES = 64 << 10
+WORD_BYTES = 12 << 10  # with every character escaped, it still goes into a message beside all pids
 NO_DESCRIPTOR = -1
 
 Rank = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
 WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
+Word = Annotated[str, Meta(max_length=WORD_BYTES)]
 Fact = int | float | str | list[int] | None
 
 _OUT_OF_SOMETHING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
@@ -35,7 +37,10 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid, as the kernel has them
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """A rank comes: who it thinks it is, how long it was told to wait, and how long it still will (seconds)."""
+    """A rank comes: who it thinks it is, how long it was told to wait, and how long it still will (seconds).
+
+    ``word`` is what rank 0 has to say to all.
+    """
 
     protocol: int
     version: Annotated[str, Meta(max_length=64)]
@@ -44,6 +49,7 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
     segment_bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     timeout_s: Annotated[float, Meta(gt=0)]
     patience_s: Annotated[float, Meta(gt=0)]
+    word: Word = ""
 
 
 class Joined(msgspec.Struct, tag="joined", frozen=True):
@@ -53,9 +59,14 @@ class Joined(msgspec.Struct, tag="joined", frozen=True):
 
 
 class Welcome(msgspec.Struct, tag="welcome", frozen=True):
-    """All ranks are there: their pids, by rank. The segment's descriptor comes along."""
+    """All ranks are there: their pids, by rank; what rank 0 has said; and how many cores they share.
+
+    The segment's descriptor comes along.
+    """
 
     pids: Annotated[tuple[Pid, ...], Meta(max_length=MOST_RANKS)]
+    word: Word = ""
+    cores: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):

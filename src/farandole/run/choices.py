@@ -1,0 +1,142 @@
+"""What ``auto`` stands for in one communicator: a profile's measurements where they count, else the built-in rule.
+
+The rules:
+
+- Rank 0 decides. It alone looks for a profile; what counts for these ranks travels to the others while they meet, as
+  one text. So ranks with other files or another environment choose the same all the same.
+- A profile that is malformed is an error on every rank, and so is one that is named and cannot be read. One that is of
+  another machine does not count.
+- It must be measured on the same CPU, by its name, with as many cores as these ranks share.
+- All this is worked out once. A call then costs one look into a sorted list, and a call that is repeated not even that.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from farandole.algorithms import build
+from farandole.errors import FormatError, UsageError
+from farandole.run.auto import choose
+from farandole.run.machine import cores_misfit, cpu_misfit, cpu_name
+from farandole.run.measurements import Steps, load_profile, steps
+from farandole.run.profile import Table
+from farandole.run.wire import WORD_BYTES
+
+_MOST_ERROR = 4000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The algorithms of a communicator of so many ranks.
+
+    ``steps`` are, by collective, the sizes in bytes from which on an algorithm counts, ascending from 0; ``""`` is the
+    built-in rule. ``source`` is the profile they are from, and ``remark`` why there is none.
+    """
+
+    ranks: int
+    steps: Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]
+    source: str = ""
+    remark: str = ""
+
+    def algorithm(self, collective: str, counts: Sequence[int], itemsize: int) -> str:
+        """The algorithm for a call whose blocks have ``counts`` elements of ``itemsize`` bytes.
+
+        >>> Choices(2, {"all_reduce": ((0, 100), ("", "ring"))}).algorithm("all_reduce", (25,), 4)
+        'ring'
+        """
+        size_bytes = buffer_bytes(collective, self.ranks, counts, itemsize)
+        found = self.steps.get(collective)
+        if found is not None:
+            starts, names = found
+            name = names[bisect.bisect_right(starts, size_bytes) - 1]
+            if name:
+                return name
+        return choose(collective, self.ranks, size_bytes)
+
+
+class _Word(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What rank 0 tells the others."""
+
+    source: str = ""
+    remark: str = ""
+    cores: int = 0
+    steps: dict[str, Steps] = {}
+    error: str = ""
+    facts: dict[str, Any] = {}
+
+
+def buffer_bytes(collective: str, ranks: int, counts: Sequence[int], itemsize: int) -> int:
+    """The size that decides: bytes of the largest buffer of a rank, for all_to_all those of the average rank.
+
+    >>> buffer_bytes("all_to_all", 2, (10, 20, 30, 40), 4), buffer_bytes("all_gather", 2, (10, 20), 4)
+    (200, 120)
+    """
+    size_bytes = sum(counts) * itemsize
+    return size_bytes // ranks if collective == "all_to_all" else size_bytes
+
+
+def announcement(environ: Mapping[str, str], ranks: int) -> str:
+    """What rank 0 of so many ranks says to all of them, itself included: for ``agreed``. It does not raise."""
+    try:
+        profile, where = load_profile(environ)
+        if profile is None:
+            return _encoded(_Word(remark=where))
+        remark = cpu_misfit(profile.machine.cpu, cpu_name())
+        if remark:
+            return _encoded(_Word(remark=f"the profile {where} does not count: {remark}"))
+        tables = [table for table in profile.tables if table.ranks == ranks]
+        for table in tables:
+            _check_fit(table, where)
+        counted = {table.collective: steps(table.points) for table in tables}
+        text = _encoded(_Word(source=where, cores=profile.machine.cores, steps=counted))
+        _check_length(text, where, ranks)
+    except FormatError as error:
+        facts = {name: fact for name, fact in error.facts.items() if isinstance(fact, str)}
+        return _encoded(_Word(error=str(error)[:_MOST_ERROR], facts=facts))
+    return text
+
+
+def agreed(word: str, ranks: int, cores: int) -> Choices:
+    """The choices of ``ranks`` ranks that share ``cores``, after what rank 0 has said; the same on all of them.
+
+    Raises FormatError, the same on all of them, where rank 0 could not read its profile.
+    """
+    said = msgspec.json.decode(word, type=_Word)
+    if said.error:
+        raise FormatError(f"rank 0's profile: {said.error}", **said.facts)
+    if not said.source:
+        return Choices(ranks, {}, remark=said.remark)
+    remark = cores_misfit(said.cores, cores)
+    if remark:
+        return Choices(ranks, {}, remark=f"the profile {said.source} does not count: {remark}")
+    columns = {what: (tuple(s for s, _ in each), tuple(n for _, n in each)) for what, each in said.steps.items()}
+    return Choices(ranks, columns, source=said.source)
+
+
+def _check_fit(table: Table, path: str) -> None:
+    """Raise FormatError where an algorithm of the table cannot be built for its number of ranks."""
+    for name in {point.algorithm for point in table.points}:
+        try:
+            build(table.collective, name, table.ranks)
+        except UsageError as error:  # noqa: PERF203 - there are few
+            raise FormatError(
+                f"{path}: {table.collective} on {table.ranks} ranks by {name}: {error}", path=path
+            ) from None
+
+
+def _check_length(text: str, path: str, ranks: int) -> None:
+    if len(text) > WORD_BYTES:
+        raise FormatError(
+            f"{path}: for {ranks} ranks it changes the algorithm more often than ranks can be told; measure fewer"
+            " sizes or collectives",
+            path=path,
+        )
+
+
+def _encoded(word: _Word) -> str:
+    return msgspec.json.encode(word).decode()
