@@ -17,7 +17,7 @@ LAYERS = (
     ("cluster",),
     ("simulate",),
     ("_core", "run"),
-    ("bench", "show"),
+    ("bench", "gpu", "show"),
     ("advise",),
     ("torch", "_torch_entry"),
     ("cli", "__main__"),
