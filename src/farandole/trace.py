@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from farandole.errors import FormatError, UsageError
 
 FORMAT = "farandole-trace"
 VERSION = 1
+LIMIT_BYTES = 256 << 20
 KINDS = ("send", "receive", "reduce", "wait", "copy", "publish")
 SOURCES = ("simulated", "measured")
 COLUMNS = ("rank", "kind", "round", "slice", "peer", "chunk", "count", "size_bytes", "start_ns", "end_ns")
@@ -144,29 +145,37 @@ def make(
     return Trace(name, collective, ranks, size_bytes, source, sorted_table, uncertainty_ns, root)
 
 
-class _File(msgspec.Struct):
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Kind(msgspec.Struct):
     format: str
     version: int
+
+
+class _File(msgspec.Struct):
     name: str
     collective: str
-    ranks: int
-    size_bytes: int
+    ranks: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     source: str
     kinds: list[str]
-    columns: dict[str, list[int]]
-    uncertainty_ns: int = 0
-    root: int = 0
+    columns: dict[str, list[_Int]]
+    uncertainty_ns: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    root: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
 
 
-def loads(data: bytes) -> Trace:
+def loads(data: bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """Read what ``to_json`` wrote; FormatError says what is wrong. Unknown fields are ignored."""
+    if len(data) > limit_bytes:
+        raise FormatError(f"a trace may have {limit_bytes:,} bytes at most")
     try:
-        header = msgspec.json.decode(data, type=dict[str, Any])
-        if header.get("format") != FORMAT:
-            raise FormatError(f"this is not a trace: its format is {header.get('format')!r}, not {FORMAT!r}")
-        if header.get("version") != VERSION:
-            raise FormatError(f"this trace is of version {header.get('version')!r}; version {VERSION} can be read")
-        file = msgspec.convert(header, _File)
+        kind = msgspec.json.decode(data, type=_Kind)
+        if kind.format != FORMAT:
+            raise FormatError(f"this is not a trace: its format is {kind.format!r}, not {FORMAT!r}")
+        if kind.version != VERSION:
+            raise FormatError(f"this trace is of version {kind.version!r}; version {VERSION} can be read")
+        file = msgspec.json.decode(data, type=_File)
         columns: dict[str, ArrayLike] = dict(file.columns)
         if "kind" in file.columns:
             columns["kind"] = _kinds(file.kinds, file.columns["kind"])
@@ -180,6 +189,8 @@ def loads(data: bytes) -> Trace:
             root=file.root,
             **columns,
         )
+    except RecursionError:
+        raise FormatError("this is not a trace: it is nested too deeply") from None
     except (msgspec.DecodeError, UsageError) as error:
         raise FormatError(f"this is not a trace: {error}") from error
 
@@ -199,6 +210,10 @@ def _kinds(names: list[str], column: list[int]) -> NDArray[np.int64]:
 def load(path: Path) -> Trace:
     """Read a trace from a file; FormatError says what is wrong."""
     try:
-        return loads(path.read_bytes())
+        with path.open("rb") as file:
+            data = file.read(LIMIT_BYTES + 1)
+        return loads(data)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}", path=str(path)) from None
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}", path=str(path)) from error

@@ -30,7 +30,7 @@ _BANDWIDTHS = (
 )
 _TIMES = {unit: Fraction(1, 1000**i) for i, unit in enumerate(("s", "ms", "us", "ns", "ps"))}
 _SIZES_ANY_CASE = {unit.lower(): size for unit, size in _SIZES.items()}
-_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
+_NUMBER = re.compile(r"\s*([0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
 _LARGEST_SIZE = 2**63 - 1
 
 SIZE_FORM = "a size is written 8, 64KiB, 1MiB or 1GB"
@@ -83,7 +83,7 @@ def parse_sizes(text: str) -> list[int]:
 
 def _range(first: str, rest: str, text: str) -> list[int]:
     last, star, step_text = rest.partition("*")
-    step = int(step_text) if step_text.strip().isdecimal() else 0 if star else 2
+    step = int(step_text) if step_text.strip().isdecimal() and len(step_text) < 20 else 0 if star else 2
     start, end = parse_size(first), parse_size(last)
     if step < 2 or start < 1 or start > end:
         raise UsageError(

@@ -39,7 +39,10 @@ prediction without a word.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +54,10 @@ from farandole.cluster.model import Cluster, Links
 from farandole.cluster.routing import ShortestPaths
 from farandole.errors import FormatError, UnsupportedError, UsageError
 from farandole.units import parse_bandwidth, parse_time, parse_time_per_byte
+
+LIMIT_BYTES = 16 << 20
+MOST_REPEATED = 4_194_304  # ranks, and links
+_IN_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class RankEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,9 +108,17 @@ def schema() -> dict[str, Any]:
 def load(path: Path) -> Cluster:
     """Read a cluster from a ``.toml`` or ``.json`` file; FormatError says what is wrong and where."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LIMIT_BYTES + 1)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+    return loads(data, path)
+
+
+def loads(data: bytes, path: Path) -> Cluster:
+    """As ``load``, from the contents of the file ``path``, whose suffix says the language."""
+    if len(data) > LIMIT_BYTES:
+        raise FormatError(f"{path}: a cluster may have {LIMIT_BYTES:,} bytes at most", path=str(path))
     try:
         if path.suffix == ".json":
             entry = msgspec.json.decode(data, type=ClusterFile)
@@ -113,6 +128,8 @@ def load(path: Path) -> Cluster:
         raise UnsupportedError(
             f"reading {path} needs Python 3.11 or newer, or: pip install tomli (a .json file needs neither)"
         ) from error
+    except RecursionError:
+        raise FormatError(f"{path}: it is nested too deeply", path=str(path)) from None
     except msgspec.ValidationError as error:
         raise FormatError(f"{path}: {error}", path=str(path)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -127,6 +144,8 @@ def build(entry: ClusterFile) -> Cluster:
     """The cluster that a file's contents describe."""
     nodes: dict[str, int] = {}
     ranks, hosts, host_numbers = [], [], dict[str, int]()
+    _check_number(entry.rank, "ranks")
+    _check_number(entry.link, "links")
     for rank in entry.rank:
         for node, host in _repeated(rank.repeat, rank.node, rank.host or rank.node):
             ranks.append(nodes.setdefault(node, len(nodes)))
@@ -134,7 +153,8 @@ def build(entry: ClusterFile) -> Cluster:
     if not ranks:
         raise UsageError("a cluster has at least one [[rank]]")
     if len(set(ranks)) != len(ranks):
-        twice = next(node for node, number in nodes.items() if ranks.count(number) > 1)
+        sitting = Counter(ranks)
+        twice = next(node for node, number in nodes.items() if sitting[number] > 1)
         raise UsageError(f"two ranks sit on node {twice!r}; each needs a node of its own", node=twice)
     links = Links()
     for link in entry.link:
@@ -171,16 +191,27 @@ def build(entry: ClusterFile) -> Cluster:
     return replace(cluster, name=entry.name)
 
 
+def _check_number(entries: Sequence[RankEntry | LinkEntry], what: str) -> None:
+    number = sum(math.prod(max(0, count) for count in entry.repeat.values()) for entry in entries)
+    if number > MOST_REPEATED:
+        raise UsageError(f"a cluster has {MOST_REPEATED:,} {what} at most, and this one has {number:,}", got=number)
+
+
 def _repeated(repeat: dict[str, int], *texts: str) -> Iterator[tuple[str, ...]]:
     """The texts with every combination of the counters filled in, the last counter fastest."""
     if any(number < 1 for number in repeat.values()):
         raise UsageError(f"repeat counts from 1 upwards, not {repeat}", got=repeat)
     for values in itertools.product(*(range(number) for number in repeat.values())):
-        counters = dict(zip(repeat, values, strict=True))
-        try:
-            yield tuple(text.format_map(counters) for text in texts)
-        except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
-            raise UsageError(
-                f"{' / '.join(texts)!r}: {error}; a name in braces is one of repeat: {', '.join(repeat) or 'none'}",
-                got=texts,
-            ) from error
+        counters = dict(zip(repeat, map(str, values), strict=True))
+        yield tuple(_filled(text, counters) for text in texts)
+
+
+def _filled(text: str, counters: dict[str, str]) -> str:
+    """The text with the counters in place of their names; nothing else may be in braces."""
+    unknown = [name for name in _IN_BRACES.findall(text) if name not in counters]
+    filled = _IN_BRACES.sub(lambda match: counters.get(match[1], ""), text)
+    if unknown or "{" in filled or "}" in filled:
+        raise UsageError(
+            f"{text!r}: a name in braces is one of repeat: {', '.join(counters) or 'none'}", got=text, names=[*counters]
+        )
+    return filled

@@ -14,6 +14,7 @@ Columns rather than one object per link, so that a cluster of 100,000 ranks is a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -139,7 +140,7 @@ class Cluster:
 
     def with_slow(self, text: str, factor: float) -> Cluster:
         """The same cluster with the bandwidth of some links multiplied by ``factor``: see ``find_links``."""
-        if factor <= 0:
+        if not 0 < factor < math.inf:
             raise UsageError(f"the factor of a slow link must be greater than 0, not {factor}", got=factor)
         bandwidth = self.bandwidth.copy()
         bandwidth[self.find_links(text)] *= factor

@@ -96,7 +96,8 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     def error(self) -> CommunicationError:
         """The error that it brings."""
         kind = ResourceError if self.kind == "resource" else RendezvousError
-        return kind(self.message, **self.facts)
+        facts = {name: value for name, value in self.facts.items() if name not in {"self", "message"}}
+        return kind(self.message, **facts)
 
 
 Message = Hello | Joined | Welcome | Ready | Go | Failed

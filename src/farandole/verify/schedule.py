@@ -25,15 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farandole.collectives import collective
+from farandole.errors import ResourceError
 from farandole.schedule import Ints, Round, Schedule
 from farandole.verify.report import Problem, Report
 
 Bits = NDArray[np.uint64]
 LIMIT = 1000
+MOST_BYTES = 16 << 30
 
 
 def verify_schedule(schedule: Schedule) -> Report:
-    """Prove ``schedule``, or say everything that is wrong with it (at most the first 1,000 problems)."""
+    """Prove ``schedule``, or say everything that is wrong with it (at most the first 1,000 problems).
+
+    Raises ResourceError where that takes more than 16 GiB: every rank has a set of ranks for every chunk.
+    """
     what = collective(schedule.collective)
     what.check_chunks(schedule.ranks, schedule.chunks)
     held = contributions_before(schedule)
@@ -49,6 +54,7 @@ def verify_schedule(schedule: Schedule) -> Report:
 def contributions_before(schedule: Schedule) -> Bits:
     """Who has contributed to what at the start: uint64 bit sets, shape (ranks, chunks, words)."""
     ranks, words = schedule.ranks, -(-schedule.ranks // 64)
+    _check_room(ranks * schedule.chunks * words, f"{ranks} ranks and {schedule.chunks} chunks")
     held = np.zeros((ranks, schedule.chunks, words), np.uint64)
     mask = collective(schedule.collective).before(ranks, schedule.chunks, schedule.root)
     for rank in range(ranks):
@@ -78,6 +84,16 @@ def states(schedule: Schedule) -> Iterator[Bits]:
         for _ in _execute(held, round_, number):
             pass
         yield held
+
+
+def _check_room(words: int, what: str) -> None:
+    if 8 * words > MOST_BYTES:
+        raise ResourceError(
+            f"to look into a schedule with {what} takes {8 * words >> 20:,} MiB, and at most {MOST_BYTES >> 20:,} are"
+            " allowed; try it with fewer ranks or chunks",
+            needed=8 * words,
+            available=MOST_BYTES,
+        )
 
 
 def members(bits: Bits) -> list[int]:
@@ -132,6 +148,7 @@ def _execute(held: Bits, round_: Round, number: int) -> Iterator[Problem]:
 def _singly(round_: Round, rows: NDArray[np.intp]) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
     """The transfers of ``rows`` cut into single chunks, ordered by (dst, chunk): src, dst, chunk, reduce."""
     count = round_.count[rows]
+    _check_room(6 * int(count.sum(dtype=np.int64)), f"a round of {len(rows)} transfers of so many chunks")
     row = np.repeat(rows, count)
     within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     chunk = round_.chunk[row] + within.astype(np.int32)
