@@ -28,7 +28,7 @@ class Normalize(torch.autograd.Function):
         count = values.numel() / values.shape[1]
         mine = torch.cat([mean, variance, torch.tensor([count])])[None]
         every = mine.new_empty(dist.get_world_size(), mine.shape[1])
-        dist.all_gather_into_tensor(every, mine)
+        dist.all_gather_single(every, mine)
         means, variances, counts = every[:, : len(mean)], every[:, len(mean) : -1], every[:, -1:]
         total = counts.sum()
         mean = (counts * means).sum(0) / total
@@ -83,8 +83,7 @@ def train(digits: Digits, epochs: int) -> Iterator[Epoch]:
         nn.Flatten(),
         nn.Linear(16 * SIDE * SIDE // 4, CLASSES),
     )
-    # All ranks have the same running means and variances already.
-    model = DistributedDataParallel(network, broadcast_buffers=False)
+    model = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
     for epoch in range(epochs):
         meter = Meter()

@@ -36,23 +36,32 @@ def plan(*libraries: Library, ranks: int = 1, timeout_s: float = 20.0, rounds: i
     return Plan(libraries, [ranks], ["all_reduce"], [8, 1024], rounds=rounds, batch_s=1e-4, timeout_s=timeout_s)
 
 
-@pytest.mark.parametrize("name", ["gloo", "openmpi"])
-def test_a_real_library_beside_ours_is_right_wherever_it_has_the_collective(name: str) -> None:
-    peer = find(name, "numpy", None)
+@pytest.mark.parametrize(("name", "via"), [("gloo", "numpy"), ("gloo", "torch"), ("openmpi", "numpy")])
+def test_a_real_library_beside_ours_is_right_wherever_it_has_the_collective(name: str, via: str) -> None:
+    peer = find(name, via, None)
     if isinstance(peer, Missing):
         pytest.skip(f"{name}: {peer.reason}")
     told: list[str] = []
     uneven = 12  # bytes: three elements for two ranks
-    whole = Plan([OURS, peer], [2], COLLECTIVES, [8, uneven, 4096, 100_000], rounds=2, batch_s=1e-3)
+    whole = Plan(
+        [ours("torch", "ring", 20.0) if via == "torch" else OURS, peer],
+        [2],
+        COLLECTIVES,
+        [8, uneven, 4096, 100_000],
+        rounds=2,
+        batch_s=1e-3,
+    )
     sweep = run_sweep(whole, told.append)
     assert sweep.missing == []
     points = {(library, c, size) for library in ("farandole", name) for c in COLLECTIVES for size in whole.sizes}
-    if name == "gloo":
-        points -= {("gloo", "reduce_scatter", uneven), ("gloo", "all_gather", uneven)}
+    through_torch = {"farandole", "gloo"} if via == "torch" else {"gloo"}
+    points -= {(library, c, uneven) for library in through_torch for c in ("reduce_scatter", "all_gather")}
     assert {(row.library, row.collective, row.size_bytes) for row in sweep.measured} == points
     assert all(row.checked and 0 < row.min_s <= row.median_s <= row.p99_s for row in sweep.measured)
     assert len([line for line in told if not line.startswith("starting")]) == whole.batches
     assert set(sweep.versions) == {"farandole", name}
+    ran = {row.detail for row in sweep.measured if row.library == "farandole" and row.collective == "all_reduce"}
+    assert via == "numpy" or ran == {"ring"}  # as it was asked for
 
 
 def test_libraries_take_turns_and_the_order_turns(fake: Library) -> None:

@@ -58,7 +58,7 @@ def moved_bytes(collective: str, ranks: int, size_bytes: int) -> float:
     >>> moved_bytes("all_reduce", 2, 100), moved_bytes("all_gather", 2, 100)
     (200.0, 150.0)
     """
-    part = 1.0 if collective == "all_reduce" else 1 / ranks
+    part = 1.0 if collective in {"all_reduce", "all_to_all"} else 1 / ranks
     return ranks * size_bytes * (1 + part) / 2
 
 

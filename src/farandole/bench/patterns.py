@@ -18,7 +18,7 @@ from farandole.errors import UnknownNameError
 from farandole.layout import split
 
 Array = NDArray[Any]
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 UNTOUCHED = -1  # no result holds it
 
 
@@ -30,7 +30,8 @@ def given(collective: str, ranks: int, rank: int, length: int, dtype: str) -> Ar
 def empty(collective: str, ranks: int, rank: int, length: int, dtype: str) -> Array:
     """Where the result of ``rank`` goes, filled with what no result holds."""
     part = int(np.diff(split(length, ranks))[rank])
-    return np.full(part if collective == "reduce_scatter" else length, UNTOUCHED, dtype)
+    lengths = {"reduce_scatter": part, "all_to_all": part * ranks}
+    return np.full(lengths.get(collective, length), UNTOUCHED, dtype)
 
 
 def is_right(result: Array, collective: str, ranks: int, rank: int, length: int) -> bool:
@@ -49,6 +50,10 @@ def _pieces(collective: str, ranks: int, rank: int, length: int, dtype: str) -> 
     elif collective == "all_gather":
         for other in range(ranks):
             yield bounds[other], bounds[other + 1], _tile(other, dtype), 0
+    elif collective == "all_to_all":
+        part = bounds[rank + 1] - bounds[rank]
+        for other in range(ranks):
+            yield other * part, (other + 1) * part, _tile(other, dtype), bounds[rank] % PERIOD
     else:
         raise UnknownNameError("collective that is compared", collective, COLLECTIVES)
 

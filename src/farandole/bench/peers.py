@@ -87,7 +87,7 @@ class Library:
 def ours(via: str, algorithm: str, timeout_s: float) -> Library:
     """Farandole itself, through its own methods or as a backend of torch.distributed."""
     if via == "torch":
-        return Library(OURS, "torch", {"backend": "farandole"})
+        return Library(OURS, "torch", {"backend": "farandole", "algorithm": algorithm, "in_place": True})
     return Library(OURS, "farandole", {"algorithm": algorithm, "timeout_s": timeout_s})
 
 
@@ -98,7 +98,7 @@ def find(name: str, via: str, folder: Path | None) -> Library | Missing:
     if name == "gloo":
         if importlib.util.find_spec("torch") is None:
             return Missing(name, "PyTorch is not installed", "pip install torch")
-        return Library(name, "torch", {"backend": "gloo"})
+        return Library(name, "torch", {"backend": "gloo", "in_place": via == "torch"})
     if via == "torch":
         return Missing(name, "PyTorch's wheels are built without MPI", "compare with it by --via numpy")
     if importlib.util.find_spec("mpi4py") is None:

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "int32", "int64")
 _EVERY_PEER = "gloo,openmpi,mpich,intelmpi"
-_EVERY_COLLECTIVE = "all_reduce,reduce_scatter,all_gather"
+_USUAL = {
+    "numpy": "all_reduce,reduce_scatter,all_gather",
+    "torch": "all_reduce,reduce_scatter,all_gather,all_to_all",
+}
 
 EXAMPLES = (
     "farandole bench --ranks 2 --sizes 8:1MiB*8 --against gloo",
     "farandole bench --ranks 2,4,8 --sizes 8:128MiB --against gloo,openmpi,mpich,intelmpi --peers peers",
+    "farandole bench --via torch --against gloo --ranks 2 --sizes 8:128MiB*4",
     "farandole bench --collective all_reduce --json --plot bench.svg",
 )
 
@@ -33,7 +37,15 @@ def bench(
         str, typer.Option("--sizes", "-s", help="Sizes of the largest buffer of a rank: 8:128MiB, or 1KiB,1MiB.")
     ] = "8:128MiB*4",
     against: Annotated[str, typer.Option("--against", help="Whom to compare with.")] = _EVERY_PEER,
-    collective: Annotated[str, typer.Option("--collective", "-c", help="What is to be done.")] = _EVERY_COLLECTIVE,
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            "-c",
+            help=f"What is to be done: {_USUAL['torch']}; all_to_all only if asked for, or by --via torch.",
+            show_default=False,
+        ),
+    ] = "",
     via: Annotated[
         str, typer.Option("--via", help="numpy: arrays and mpi4py; torch: tensors and torch.distributed.")
     ] = "numpy",
@@ -69,7 +81,7 @@ def bench(
 
     _check(dtype, DTYPES, "type of elements that is compared")
     _check(via, VIAS, "way to compare")
-    collectives = _names(collective)
+    collectives = _names(collective or _USUAL[via])
     for name in collectives:
         _check(name, COLLECTIVES, "collective that is compared")
     counts = _counts(ranks)

@@ -1,0 +1,36 @@
+"""DistributedDataParallel that averages gradients in 16-bit floats: half as many bytes are sent.
+
+torchrun --standalone --nproc-per-node 2 examples/pytorch/halved.py --backend farandole
+farandole launch -n 2 examples/pytorch/halved.py --backend gloo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from digits import Digits, Epoch, Meter, accuracy, main, perceptron
+
+
+def train(digits: Digits, epochs: int) -> Iterator[Epoch]:
+    """Train with plain SGD."""
+    model = DistributedDataParallel(perceptron())
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
+    for epoch in range(epochs):
+        meter = Meter()
+        for pictures, labels in digits.batches(epoch):
+            loss = cross_entropy(model(pictures), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            meter.step(loss)
+        yield meter.epoch(accuracy(model, digits))
+
+
+if __name__ == "__main__":
+    main(train, __doc__)
