@@ -41,7 +41,7 @@ def test_calls_that_do_not_match_raise_on_all_ranks_and_name_both(arguments: dic
 
 def test_a_monitored_barrier_names_the_rank_that_did_not_come(arguments: dict[str, str]) -> None:
     heard, _ = spawn(2, f"{RANKS}:late", arguments)
-    assert "rank 1 failed to pass monitoredBarrier in 500 ms" in heard
+    assert "Rank 1 failed to pass monitoredBarrier in 500 ms" in heard
 
 
 def test_training_with_two_ranks_has_the_losses_of_one(arguments: dict[str, str], tmp_path: Path) -> None:

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 import farandole.torch
+from torch_worlds import equal, group
 
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 ]  # fmt: skip
 LENGTHS = (0, 1, 7, 1000)
-
-
-@contextlib.contextmanager
-def group(path: str, timeout_s: float = 30, **options: Any) -> Iterator[tuple[int, int]]:
-    """The default process group, made through a file store; (rank, world size)."""
-    rank, size = int(os.environ["FARANDOLE_RANK"]), int(os.environ["FARANDOLE_WORLD_SIZE"])
-    limit = timedelta(seconds=timeout_s)
-    store = dist.FileStore(path, size)
-    dist.init_process_group("farandole", store=store, rank=rank, world_size=size, timeout=limit, **options)
-    try:
-        yield rank, size
-    finally:
-        dist.destroy_process_group()
 
 
 def values(rank: int, length: int, dtype: torch.dtype) -> torch.Tensor:
@@ -132,12 +116,6 @@ def movements(path: str) -> None:
                 into = torch.empty(length * size, dtype=dtype)
                 dist.all_to_all_single(into, torch.cat([mine[rank]] * size))
                 equal(into, torch.cat(mine))
-
-
-def equal(got: torch.Tensor, wanted: torch.Tensor) -> None:
-    """The same bits."""
-    assert got.dtype == wanted.dtype
-    assert torch.equal(got.contiguous().view(torch.uint8), wanted.contiguous().view(torch.uint8)), (got, wanted)
 
 
 def splits(path: str) -> None:
@@ -278,8 +256,3 @@ def training(path: str) -> list[float]:
             dist.all_reduce(total := loss.detach().clone(), dist.ReduceOp.AVG)
             losses.append(total.item())
     return losses
-
-
-def store_path() -> str:
-    """A path for a file store, that nothing is at."""
-    return str(Path(tempfile.mkdtemp(), "store"))

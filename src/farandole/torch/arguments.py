@@ -30,13 +30,14 @@ _OPS = {
 }
 
 
-def one(tensors: Tensor | Sequence[Tensor], what: str) -> Tensor:
-    """The one tensor of a call, checked."""
+def one(tensors: Tensor | Sequence[Tensor], what: str, *, sparse: bool = False) -> Tensor:
+    """The one tensor of a call, checked; ``sparse`` says whether it may be a sparse one."""
     if not isinstance(tensors, Tensor):
         if len(tensors) != 1:
             raise UsageError(f"{what} takes one tensor per rank, not {len(tensors)}", got=len(tensors))
         tensors = tensors[0]
-    check(tensors, what)
+    if not (sparse and tensors.layout is torch.sparse_coo):
+        check(tensors, what)
     return tensors
 
 

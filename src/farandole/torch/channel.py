@@ -9,20 +9,19 @@ from __future__ import annotations
 import atexit
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 from torch import Tensor
 
 from farandole import _core
 from farandole.errors import ClosedError, CommunicationError
-from farandole.run.auto import choose
 from farandole.run.call import Call, compiled
 from farandole.run.communicator import Communicator
 from farandole.run.engine import Engine, Planned
 from farandole.torch.choice import AUTO, Choice
 from farandole.torch.tensors import NAMES, Finish, overlap
-from farandole.torch.work import Describe, Settler, Work
+from farandole.torch.work import Describe, Work
 
 LOG = logging.getLogger("farandole.torch")
 PLANS_KEPT = 256
@@ -37,14 +36,33 @@ class Channel:
         """``timeout_s`` is for calls without a timeout of their own; ``chosen`` are algorithms by collective."""
         self._communicator: Communicator | None = communicator
         self.engine: Engine | None = communicator.engine
+        self._choices = communicator.choices
         self.size = communicator.size
         self.name = name
         self.timeout_s = timeout_s
-        self.chosen = chosen
+        self._chosen = chosen
         self.last_algorithm = ""
         self.is_open = True
+        self.known: dict[Hashable, tuple[Planned | None, str]] = {}
         self._plans: dict[Key, tuple[Planned | None, str]] = {}
         _open.add(self)
+
+    @property
+    def chosen(self) -> dict[str, Choice]:
+        """The algorithms that were asked for, by collective."""
+        return self._chosen
+
+    @chosen.setter
+    def chosen(self, chosen: dict[str, Choice]) -> None:
+        self._chosen = chosen
+        self.known.clear()
+
+    def remember(self, key: Hashable, found: tuple[Planned | None, str]) -> None:
+        """Have a call in ``known`` by a key of the caller's, until a choice changes or the group ends."""
+        if len(self.known) >= PLANS_KEPT:
+            self.known.clear()
+        if self.is_open:
+            self.known[key] = found
 
     def run(
         self,
@@ -72,13 +90,13 @@ class Channel:
             source = source.clone()
         sample = target if source is None else source
         dtype, itemsize = ("", 1) if sample is None else (NAMES[sample.dtype], sample.element_size())
-        planned = self._planned((collective, counts, dtype, itemsize, op, root, self.chosen.get(collective, AUTO)))
-        engine = self.engine
+        found = self._planned((collective, counts, dtype, itemsize, op, root, self._chosen.get(collective, AUTO)))
+        engine, planned = self.engine, found[0]
         if engine is None or planned is None:
             _alone(source, target)
             if finish is not None:
                 finish()
-            return Work(tensors)
+            return Work(tensors, found=found)
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
         first = 0 if source is None else source.data_ptr()
         second = 0 if target is None else target.data_ptr()
@@ -86,15 +104,10 @@ class Channel:
             engine.run(planned, first, second, limit_s)
             if finish is not None:
                 finish()
-            return Work(tensors)
-        settler = None if finish is None else Settler()
-        native = engine.start(planned, first, second, limit_s, (source, target), settler)
-        work = Work(tensors, (native,), _describe(engine, limit_s, ""), finish)
-        if settler is not None:
-            settler.work = work
-            if native.done():  # it may have been before the settler knew its work
-                settler()
-        return work
+            return Work(tensors, found=found)
+        # The engine calls ``finish`` before anyone can see that it is done.
+        native = engine.start(planned, first, second, limit_s, (source, target), finish)
+        return Work(tensors, (native,), _describe(engine, limit_s, ""), found=found)
 
     def message(
         self, memory: Tensor, peer: int, tag: int, *, receives: bool, timeout_s: float = 0
@@ -124,20 +137,21 @@ class Channel:
         self.is_open = False
         self.engine = None  # PyTorch may keep the group for ever, but the engine goes
         self._plans.clear()
+        self.known.clear()
         communicator, self._communicator = self._communicator, None
         if communicator is not None:
             with suppress(CommunicationError):
                 communicator.close(drain_s)
 
-    def _planned(self, key: Key) -> Planned | None:
+    def _planned(self, key: Key) -> tuple[Planned | None, str]:
         found = self._plans.get(key)
         if found is None:
             found = self._plan(key)
-        planned, self.last_algorithm = found
+        self.last_algorithm = found[1]
         if LOG.isEnabledFor(logging.DEBUG):
             collective, counts, dtype, _, op, _, _ = key
             LOG.debug("group %s: %s %s %s, %s elements: %s", self.name, collective, dtype, op, sum(counts), found[1])
-        return planned
+        return found
 
     def _plan(self, key: Key) -> tuple[Planned | None, str]:
         collective, counts, dtype, itemsize, op, root, algorithm = key
@@ -145,7 +159,7 @@ class Channel:
             name = "" if algorithm == AUTO else compiled(collective, algorithm, 1, root)[0].name
             return self._keep(key, (None, name))
         if algorithm == AUTO:
-            algorithm = choose(collective, self.size, sum(counts) * itemsize)
+            algorithm = self._choices.algorithm(collective, counts, itemsize)
         call = Call(collective, algorithm, counts, dtype, itemsize, op, root)
         return self._keep(key, (self.engine.planned(call), call.algorithm_name))
 

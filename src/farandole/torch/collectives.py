@@ -16,22 +16,30 @@ from torch import Tensor
 from farandole.errors import LengthError
 from farandole.torch.arguments import one, reduction, root_of, scaled, timeout_of, waits
 from farandole.torch.channel import Channel
-from farandole.torch.tensors import Finish, check_length, gathered, readable, room_for, same_dtype, writable
+from farandole.torch.profiling import Shown, shown
+from farandole.torch.repeats import Repeats
+from farandole.torch.sparse import all_reduce as all_reduce_sparse
+from farandole.torch.tensors import Finish, check_length, gathered, is_plain, readable, room_for, same_dtype, writable
 from farandole.torch.work import Work, together
 
 Tensors = Sequence[Tensor]
 
 
-class Collectives:
+class Collectives(Shown):
     """The part of the process group that makes collectives; ``_channel`` carries them out."""
 
     _channel: Channel
     _rank: int
     _size: int
     _begun: list[Work] | None
+    _repeats: Repeats
 
     def _elsewhere(self, tensor: Tensor) -> Collectives:
         """The group for tensors of another device, which has the same methods."""
+        raise NotImplementedError
+
+    def _devices(self) -> set[str]:
+        """The types of devices that the group has a backend for."""
         raise NotImplementedError
 
     def _done(self, work: Work) -> Work:
@@ -41,25 +49,35 @@ class Collectives:
 
     def allreduce(self, tensors: Tensor | Tensors, opts: Any = None) -> Work:
         """Combine the tensors of all ranks, in place."""
-        tensor = one(tensors, "all_reduce")
+        work = None if self._begun is not None else self._repeats.in_place("all_reduce", tensors, opts)
+        return self._all_reduce(tensors, opts) if work is None else work
+
+    @shown("all_reduce", 0)
+    def _all_reduce(self, tensors: Tensor | Tensors, opts: Any = None) -> Work:
+        tensor = one(tensors, "all_reduce", sparse=True)
         if not tensor.is_cpu:
             return self._elsewhere(tensor).allreduce([tensor], opts)
+        if tensor.layout is torch.sparse_coo:
+            return self._done(all_reduce_sparse(self._channel, tensor, opts))
         op, factor = reduction(opts, tensor.dtype)
         target, finish = writable(tensor)
         source = target if factor is None else scaled(tensor, factor)
-        return self._done(
-            self._channel.run(
-                "all_reduce", (target.numel(),), source, target, [tensor],
-                op=op, in_place=0, timeout_s=timeout_of(opts), waits=waits(opts), finish=finish,
-            )
+        work = self._channel.run(
+            "all_reduce", (target.numel(),), source, target, [tensor],
+            op=op, in_place=0, timeout_s=timeout_of(opts), waits=waits(opts), finish=finish,
         )  # fmt: skip
+        if op == "sum" and source is target is tensor:
+            self._repeats.learn("all_reduce", tensor, tensor, work)
+        return self._done(work)
 
+    @shown("all_reduce", 0)
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """As allreduce, for each of several tensors."""
         if not tensors[0].is_cpu:
             return self._elsewhere(tensors[0]).allreduce_coalesced(tensors, opts)
         return self._each([partial(self.allreduce, tensor, opts) for tensor in tensors], tensors)
 
+    @shown("broadcast", 0)
     def broadcast(self, tensors: Tensor | Tensors, opts: Any = None) -> Work:
         """Copy the root's tensor into that of every other rank."""
         tensor = one(tensors, "broadcast")
@@ -75,6 +93,7 @@ class Collectives:
             )
         )  # fmt: skip
 
+    @shown("reduce", 0)
     def reduce(self, tensors: Tensor | Tensors, opts: Any = None) -> Work:
         """Combine the tensors of all ranks, in place at the root; the others keep theirs."""
         tensor = one(tensors, "reduce")
@@ -91,6 +110,7 @@ class Collectives:
             )
         )  # fmt: skip
 
+    @shown("all_gather", 1)
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """Every rank gets the tensors of all; they may have different lengths."""
         tensor = one(inputs, "all_gather")
@@ -103,15 +123,24 @@ class Collectives:
 
     def all_gather_single(self, output: Tensor, input_: Tensor, opts: Any = None) -> Work:
         """Every rank gets the tensors of all, one after another in one."""
+        work = None if self._begun is not None else self._repeats.from_to("all_gather", input_, output, opts)
+        return self._all_gather_single(output, input_, opts) if work is None else work
+
+    @shown("all_gather", 1)
+    def _all_gather_single(self, output: Tensor, input_: Tensor, opts: Any = None) -> Work:
         if not input_.is_cpu:
             return self._elsewhere(input_).all_gather_single(output, input_, opts)
         same_dtype([output, input_], "all_gather_into_tensor")
         count = input_.numel()
         check_length(output, count * self._size, f"all_gather_into_tensor: the output for {self._size} ranks")
         target, finish = writable(output)
-        counts = (count,) * self._size
-        return self._gather("all_gather", readable(input_), target, counts, [output], 0, opts, finish)
+        source = readable(input_)
+        work = self._gather("all_gather", source, target, (count,) * self._size, [output], 0, opts, finish)
+        if source is input_ and target is output:
+            self._repeats.learn("all_gather", input_, output, work)
+        return work
 
+    @shown("all_gather", 1)
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """As allgather, for each of several tensors; ``outputs`` is a list per rank."""
         if not inputs[0].is_cpu:
@@ -122,6 +151,7 @@ class Collectives:
         ]
         return self._each(calls, [tensor for of_rank in outputs for tensor in of_rank])
 
+    @shown("all_gather", 1)
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """As all_gather_single, for each of several tensors."""
         if not inputs[0].is_cpu:
@@ -129,6 +159,7 @@ class Collectives:
         pairs = zip(outputs, inputs, strict=True)
         return self._each([partial(self.all_gather_single, *pair, opts) for pair in pairs], outputs)
 
+    @shown("gather", 1)
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """The root gets the tensors of all, which have one length."""
         tensor = one(inputs, "gather")
@@ -144,6 +175,7 @@ class Collectives:
         target, finish = room_for(pieces)
         return self._gather("gather", readable(tensor), target, counts, pieces, root, opts, finish)
 
+    @shown("scatter", 1)
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Each rank gets one of the root's tensors, which have one length."""
         tensor = one(outputs, "scatter")
@@ -167,6 +199,7 @@ class Collectives:
             )
         )  # fmt: skip
 
+    @shown("reduce_scatter", 1)
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Combine the lists of all ranks; rank r gets the r-th tensor. They may have different lengths."""
         tensor = one(outputs, "reduce_scatter")
@@ -178,13 +211,25 @@ class Collectives:
 
     def reduce_scatter_single(self, output: Tensor, input_: Tensor, opts: Any = None) -> Work:
         """Combine the tensors of all ranks; rank r gets the r-th part."""
+        work = None
+        if self._begun is None:
+            work = self._repeats.from_to("reduce_scatter", input_, output, opts, reduces=True)
+        return self._reduce_scatter_single(output, input_, opts) if work is None else work
+
+    @shown("reduce_scatter", 1)
+    def _reduce_scatter_single(self, output: Tensor, input_: Tensor, opts: Any = None) -> Work:
         if not input_.is_cpu:
             return self._elsewhere(input_).reduce_scatter_single(output, input_, opts)
         same_dtype([output, input_], "reduce_scatter_tensor")
         count = output.numel()
         check_length(input_, count * self._size, f"reduce_scatter_tensor: the input for {self._size} ranks")
-        return self._reduce_scatter(readable(input_), output, (count,) * self._size, opts)
+        source = readable(input_)
+        work = self._reduce_scatter(source, output, (count,) * self._size, opts)
+        if source is input_ and is_plain(output) and reduction(opts, output.dtype) == ("sum", None):
+            self._repeats.learn("reduce_scatter", input_, output, work)
+        return work
 
+    @shown("reduce_scatter", 1)
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """As reduce_scatter_single, for each of several tensors."""
         if not inputs[0].is_cpu:
@@ -192,6 +237,7 @@ class Collectives:
         pairs = zip(outputs, inputs, strict=True)
         return self._each([partial(self.reduce_scatter_single, *pair, opts) for pair in pairs], outputs)
 
+    @shown("all_to_all", 1)
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """Rank r's d-th tensor becomes rank d's r-th; they may have different lengths."""
         if not inputs[0].is_cpu:
@@ -216,6 +262,20 @@ class Collectives:
         opts: Any = None,
     ) -> Work:
         """Rank r's d-th part becomes rank d's r-th part; splits are rows per rank, or empty for equal parts."""
+        work = None
+        if self._begun is None and not (output_splits or input_splits) and self._share(input_, output):
+            work = self._repeats.from_to("all_to_all", input_, output, opts)
+        return self._all_to_all_single(output, input_, output_splits, input_splits, opts) if work is None else work
+
+    @shown("all_to_all", 1)
+    def _all_to_all_single(
+        self,
+        output: Tensor,
+        input_: Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any,
+    ) -> Work:
         if not input_.is_cpu:
             return self._elsewhere(input_).all_to_all_single(output, input_, output_splits, input_splits, opts)
         same_dtype([output, input_], "all_to_all_single")
@@ -227,10 +287,18 @@ class Collectives:
             check_length(output, input_.numel(), "all_to_all_single without splits: the output")
             table = sends * self._size
         target, finish = writable(output)
-        return self._all_to_all(readable(input_), target, table, [output], opts, finish)
+        source = readable(input_)
+        work = self._all_to_all(source, target, table, [output], opts, finish)
+        if source is input_ and target is output and not (output_splits or input_splits):
+            self._repeats.learn("all_to_all", input_, output, work)
+        return work
 
+    @shown("barrier", 1)
     def barrier(self, opts: Any = None) -> Work:
-        """Done when every rank has come."""
+        """Done when every rank has come; on the device that the caller names, if the group has a backend for it."""
+        device = getattr(opts, "device", None)
+        if device is not None and device.type != "cpu" and device.type in self._devices():
+            return self._elsewhere(torch.empty(0, device=device)).barrier(opts)
         return self._done(
             self._channel.run(
                 "barrier", (0,) * self._size, None, None, [torch.empty(0)],
@@ -342,6 +410,10 @@ class Collectives:
             )
         width = tensor.numel() // rows if rows else 0
         return tuple(split * width for split in splits)
+
+    def _share(self, *tensors: Tensor) -> bool:
+        """Whether the rows can be shared out equally."""
+        return all(tensor.dim() > 0 and tensor.shape[0] % self._size == 0 for tensor in tensors)
 
     def _table(self, sends: tuple[int, ...], receives: tuple[int, ...], opts: Any) -> tuple[int, ...]:
         """What each rank sends to each, row by row: the ranks tell each other."""

@@ -6,7 +6,6 @@ one itself, by PyTorch's own means, when the first tensor of such a device comes
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -22,8 +21,7 @@ def backend_for(configuration: str, device_type: str) -> str:
     >>> backend_for("cpu:farandole,cuda:nccl", "cuda")
     'nccl'
     """
-    table = dict(part.partition(":")[::2] for part in configuration.split(","))
-    name = table.get(device_type, "")
+    name = _table(configuration).get(device_type, "")
     if name in {"", "farandole"}:
         raise UsageError(
             f"this process group has no backend for tensors on {device_type!r}: it was made with {configuration!r},"
@@ -34,29 +32,46 @@ def backend_for(configuration: str, device_type: str) -> str:
     return name
 
 
-def make(name: str, device_type: str, store: Any, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
-    """A process group of PyTorch's own that has one backend, for one device."""
-    prefixed = dist.PrefixStore(f"{device_type}/", store)
-    group = dist.ProcessGroup(prefixed, rank, size)
-    backend, kind = _backend(name, prefixed, rank, size, timeout)
-    group._set_default_backend(kind)  # noqa: SLF001
-    group._register_backend(torch.device(device_type), kind, backend)  # noqa: SLF001
+def of(configuration: str) -> set[str]:
+    """The devices that there is a backend for."""
+    return set(_table(configuration))
+
+
+def _table(configuration: str) -> dict[str, str]:
+    return dict(part.partition(":")[::2] for part in configuration.split(","))
+
+
+def make(name: str, device_type: str, settings: Any) -> dist.ProcessGroup:
+    """A process group for one device, of another backend; ``settings`` are those that ours was made with."""
+    inner: Any = c10d._DistributedBackendOptions()  # noqa: SLF001
+    for field in ("group_rank", "group_size", "timeout", "group_id", "global_ranks_in_group"):
+        setattr(inner, field, getattr(settings, field))
+    inner.store = dist.PrefixStore(f"{device_type}/", settings.store)
+    backend, kind = _backend(name, inner)
+    if isinstance(backend, dist.ProcessGroup):
+        group = backend
+    else:
+        group = dist.ProcessGroup(inner.store, inner.group_rank, inner.group_size)
+        group._set_default_backend(kind)  # noqa: SLF001
+        group._register_backend(torch.device(device_type), kind, backend)  # noqa: SLF001
+    group._set_group_name(settings.group_id)  # noqa: SLF001
     return group
 
 
-def _backend(name: str, store: Any, rank: int, size: int, timeout: timedelta) -> tuple[Any, Any]:
+def _backend(name: str, settings: Any) -> tuple[Any, Any]:
+    """The backend, and what kind of backend it is for PyTorch."""
     kinds = dist.ProcessGroup.BackendType
+    where = settings.store, settings.group_rank, settings.group_size
     if name == "gloo":
-        return c10d.ProcessGroupGloo(store, rank, size, timeout=timeout), kinds.GLOO
+        return c10d.ProcessGroupGloo(*where, timeout=settings.timeout), kinds.GLOO
     if name == "nccl":
         options = c10d.ProcessGroupNCCL.Options()
-        options._timeout = timeout  # noqa: SLF001
-        return c10d.ProcessGroupNCCL(store, rank, size, options), kinds.NCCL
+        options._timeout = settings.timeout  # noqa: SLF001
+        options.global_ranks_in_group, options.group_name = settings.global_ranks_in_group, settings.group_id
+        return c10d.ProcessGroupNCCL(*where, options), kinds.NCCL
     plugin = dist.Backend._plugins.get(name.upper())  # noqa: SLF001
     if plugin is None:
         raise UsageError(f"there is no backend {name!r} for a second device", got=name)
-    if not plugin.extended_api:
-        return plugin.creator_fn(store, rank, size, timeout), kinds.CUSTOM
-    settings = c10d._DistributedBackendOptions()  # noqa: SLF001
-    settings.store, settings.group_rank, settings.group_size, settings.timeout = store, rank, size, timeout
-    return plugin.creator_fn(settings, None), kinds.CUSTOM
+    if plugin.extended_api:
+        return plugin.creator_fn(settings, None), kinds.CUSTOM
+    return plugin.creator_fn(*where, settings.timeout), kinds.CUSTOM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +19,9 @@ from farandole.torch.choice import Options, choices
 from farandole.torch.collectives import Collectives
 from farandole.torch.meeting import agree
 from farandole.torch.messages import Messages
-from farandole.torch.work import Work
+from farandole.torch.repeats import Repeats
+from farandole.torch.tracing import keep_out
+from farandole.torch.work import Received, Work
 
 _DRAIN_S = 5.0
 
@@ -47,15 +49,20 @@ class Face:
 class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[misc]  # more forms than its stubs say
     """A process group whose ranks share memory."""
 
-    def __init__(self, channel: Channel, rank: int, size: int, store: Any, timeout: timedelta) -> None:
-        """Made by PyTorch, through :func:`create`."""
+    def __init__(self, channel: Channel, settings: Any, configuration: str = "") -> None:
+        """Made by PyTorch, through :func:`create`.
+
+        ``configuration`` says which backends are for which devices, if PyTorch does not know it of this group.
+        """
+        rank, size = settings.group_rank, settings.group_size
         dist.ProcessGroup.__init__(self, rank, size)  # type: ignore[call-arg]  # the form for subclasses
         Messages.__init__(self)
         self._channel = channel
+        self._repeats = Repeats(channel)
         self._rank = rank
         self._size = size
-        self._store = store
-        self._timeout = timeout
+        self._settings = settings
+        self._configuration = configuration
         self._begun: list[Work] | None = None
         self._others: dict[str, Any] = {}
         self._name = ""
@@ -108,12 +115,52 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
 
     def get_group_store(self) -> Any:
         """The store that the group's ranks have in common."""
-        return self._store
+        return self._settings.store
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long calls without a timeout of their own wait for a late rank."""
-        self._timeout = timeout
+        self._settings.timeout = timeout
         self._channel.timeout_s = timeout.total_seconds()
+
+    @property
+    def configuration(self) -> str:
+        """Which backends are for which devices, as ``"cpu:farandole,cuda:nccl"``."""
+        known = c10d._world.pg_backend_config  # noqa: SLF001
+        return self._configuration or str(known.get(self, "cpu:farandole"))
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[torch.device] | None = None,
+    ) -> ProcessGroup | None:
+        """A group of some of this group's ranks; None on the others. All of its ranks call it.
+
+        ``device_types`` are the devices that it is for, the CPU always among them; without it, all of this group's.
+        """
+        if self._rank not in new_ranks:
+            return None
+        members = sorted(new_ranks)
+        name = group_name or f"{self._name}:split:{'-'.join(map(str, members))}"
+        settings: Any = c10d._DistributedBackendOptions()  # noqa: SLF001
+        settings.store = dist.PrefixStore(f"split/{name}/", self._settings.store)
+        settings.group_rank, settings.group_size = members.index(self._rank), len(members)
+        settings.timeout, settings.group_id = timeout or self._settings.timeout, name
+        settings.global_ranks_in_group = [self._global(member) for member in members]
+        kinds = None if device_types is None else {device.type for device in device_types}
+        parts = [p for p in self.configuration.split(",") if kinds is None or p.partition(":")[0] in {"cpu", *kinds}]
+        made = _create(settings, options_of(opts), ",".join(parts))
+        made.setGroupName(name)
+        made.setGroupDesc(group_desc or f"{self._description}:split")
+        return made
+
+    def _global(self, member: int) -> int:
+        """A rank of this group as it is called in the whole world."""
+        everyone = self._settings.global_ranks_in_group
+        return int(everyone[member]) if everyone else member
 
     def shutdown(self) -> None:
         """Leave the group; calls in flight may end first. Harmless when repeated."""
@@ -150,13 +197,15 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
     def _set_group_desc(self, description: str) -> None:
         self._description = description
 
+    def _devices(self) -> set[str]:
+        return devices.of(self.configuration)
+
     def _elsewhere(self, tensor: Tensor) -> Any:
         return self._elsewhere_on(tensor.device.type)
 
     def _elsewhere_on(self, kind: str) -> Any:
         if kind not in self._others:
-            name = devices.backend_for(c10d._world.pg_backend_config.get(self, "farandole"), kind)  # noqa: SLF001
-            self._others[kind] = devices.make(name, kind, self._store, self._rank, self._size, self._timeout)
+            self._others[kind] = devices.make(devices.backend_for(self.configuration, kind), kind, self._settings)
         return self._others[kind]
 
     def _leave(self, drain_s: float, how: str) -> None:
@@ -166,18 +215,24 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others.clear()
 
 
+keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face)
+
+
 def create(settings: Any, options: Any) -> ProcessGroup:
     """What PyTorch calls to make a group; ``options`` are the user's ``pg_options``."""
-    wishes = options_of(options)
+    return _create(settings, options_of(options))
+
+
+def _create(settings: Any, options: Options, configuration: str = "") -> ProcessGroup:
     rank, size, timeout = settings.group_rank, settings.group_size, settings.timeout
     limit_s = timeout.total_seconds()
-    chosen = choices(wishes.algorithm)
+    chosen = choices(options.algorithm)
     key = ""
     if size > 1:
         members = settings.global_ranks_in_group or range(size)
         key = agree(settings.store, rank, size, settings.group_id, members, timeout, os.environ)
-    made = connect(rank, size, key, timeout_s=limit_s, meeting_timeout_s=limit_s, slot_bytes=wishes.slot_bytes)
-    return ProcessGroup(Channel(made, settings.group_id, limit_s, chosen), rank, size, settings.store, timeout)
+    made = connect(rank, size, key, timeout_s=limit_s, meeting_timeout_s=limit_s, slot_bytes=options.slot_bytes)
+    return ProcessGroup(Channel(made, settings.group_id, limit_s, chosen), settings, configuration)
 
 
 def options_of(given: Any) -> Options:

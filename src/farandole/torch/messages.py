@@ -18,9 +18,9 @@ from torch import Tensor
 
 from farandole import _core
 from farandole.errors import LengthError, TimeLimitError, UnsupportedError, UsageError
-from farandole.run.hosting import spell_ranks
 from farandole.torch.arguments import one
 from farandole.torch.channel import Channel
+from farandole.torch.profiling import Shown, shown
 from farandole.torch.tensors import NAMES, readable, writable
 from farandole.torch.work import Received, Work
 
@@ -60,7 +60,7 @@ class Handed:
         return (self._rank, *self._sent)
 
 
-class Messages:
+class Messages(Shown):
     """The part of the process group that sends and receives; ``_channel`` carries it out."""
 
     _channel: Channel
@@ -76,6 +76,7 @@ class Messages:
         """The group for tensors of another device, which has the same methods."""
         raise NotImplementedError
 
+    @shown("send", 0)
     def send(self, tensors: Tensor | Sequence[Tensor], dst: int, tag: int) -> Work:
         """Send a tensor to one rank; done when the tensor may be used again."""
         tensor = one(tensors, "send")
@@ -87,6 +88,7 @@ class Messages:
         native, describe = self._channel.message(memory, dst, tag, receives=False)
         return Work([tensor], (native,), describe)
 
+    @shown("recv", 0)
     def recv(self, tensors: Tensor | Sequence[Tensor], src: int, tag: int) -> Work:
         """Fill a tensor with what a rank sends with that tag."""
         tensor = one(tensors, "recv")
@@ -94,6 +96,7 @@ class Messages:
             return self._elsewhere(tensor).recv([tensor], src, tag)
         return self._receive(tensor, self._peer(src), tag)
 
+    @shown("recvAnySource", 0)
     def recv_anysource(self, tensors: Tensor | Sequence[Tensor], tag: int) -> Work:
         """Fill a tensor with what any other rank sends with that tag."""
         tensor = one(tensors, "recv")
@@ -120,13 +123,20 @@ class Messages:
             # Rank 0 answers after its own time, which begins when it comes.
             answer, describe = self._channel.message(missing, 0, tag - 1, receives=True, timeout_s=2 * limit_s + 1)
             Work([], (answer,), describe).wait()
-        if missing.any():
-            ranks = [int(rank) for rank in missing.nonzero()]
-            raise TimeLimitError(
-                f"rank {self._rank}: {spell_ranks(ranks)} failed to pass monitoredBarrier in {limit_s * 1000:.0f} ms",
-                missing=ranks,
-                timeout_s=limit_s,
+        ranks = [int(rank) for rank in missing.nonzero()]
+        if ranks:
+            raise TimeLimitError(self._roll_call_failed(ranks, limit_s), missing=ranks, timeout_s=limit_s)
+
+    def _roll_call_failed(self, missing: Sequence[int], limit_s: float) -> str:
+        """The words are those of PyTorch, which people search their logs for."""
+        who = f"Rank{'' if len(missing) == 1 else 's'} {', '.join(map(str, missing))}"
+        failed = f"{who} failed to pass monitoredBarrier in {limit_s * 1000:.0f} ms"
+        if self._rank:
+            return (
+                f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for"
+                f" send/recv from rank 0: {failed}"
             )
+        return failed if limit_s > 0 else f"Rank 0 timed out in monitoredBarrier after 0 ms; {failed}"
 
     def _call_the_roll(self, missing: Tensor, tag: int, limit_s: float, *, wait_all_ranks: bool) -> None:
         """Find out who is here, write it into ``missing``, and tell those who are."""

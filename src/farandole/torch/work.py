@@ -3,7 +3,7 @@
 The rules:
 
 - ``wait`` raises the call's own exception, on every caller, as often as it is called.
-- A result that belongs in tensors with gaps is put there once, by whoever comes first.
+- What comes after the engine's work is done once, by whoever first asks how it ended.
 - The future is made when it is asked for. It holds the tensors of the result, and fails through a chained function:
   that is the one way in which both Python and C++ see the failure.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -21,8 +21,12 @@ from torch import Tensor
 
 from farandole import _core
 from farandole.errors import CommunicationError, TimeLimitError
+from farandole.run.engine import Planned
 from farandole.torch.completions import THREADS
 from farandole.torch.tensors import Finish
+
+if TYPE_CHECKING:
+    from farandole.torch.profiling import Event
 
 Describe = Callable[[int, int], CommunicationError]
 
@@ -39,10 +43,11 @@ class Work(dist.Work):
         natives: Sequence[_core.Work] = (),
         describe: Describe | None = None,
         finish: Finish | None = None,
+        found: tuple[Planned | None, str] | None = None,
     ) -> None:
         """``tensors`` are the result; ``natives`` what the engine does for it, in order; ``finish`` comes after it.
 
-        ``describe`` makes an exception of what the engine reports.
+        ``describe`` makes an exception of what the engine reports; ``found`` is the plan, for those who repeat it.
         """
         super().__init__()
         self.tensors = tensors
@@ -52,9 +57,16 @@ class Work(dist.Work):
         self._error: Exception | None = None
         self._sender = -1
         self._is_settled = not natives
+        self.found = found
         self._future: Any = None
+        self.event: Event | None = None  # what a profiler sees of it
         if natives:
             self._lock = threading.Lock()
+
+    def reuse(self, tensors: Sequence[Tensor]) -> None:
+        """Be the work of another call that is done, from the beginning."""
+        self.tensors = tensors
+        self._future = None
 
     @property
     def pending(self) -> Sequence[_core.Work]:
@@ -69,6 +81,8 @@ class Work(dist.Work):
                 if not native.wait(limit_s if limit_s > 0 else _FOREVER_S):
                     raise TimeLimitError(f"not done within {limit_s:g} s; the call goes on", timeout_s=limit_s)
             self.settle()
+        if self.event is not None:
+            self.event.wait()
         if self._error is not None:
             raise self._error
         return True
@@ -156,25 +170,14 @@ class Received(Work):
         super().settle()
 
 
-class Settler:
-    """Settles a work from the thread that did it, and then forgets it."""
-
-    def __init__(self) -> None:
-        self.work: Work | None = None
-
-    def __call__(self) -> None:
-        """When all is done."""
-        work, self.work = self.work, None
-        if work is not None:
-            work.settle()
-
-
-def together(works: Sequence[Work], tensors: Sequence[Tensor]) -> Work:
-    """One work that is done when all of these are; the first failure is its failure."""
+def together(works: Sequence[Work], tensors: Sequence[Tensor], then: Finish | None = None) -> Work:
+    """One work that is done when all of these are, and ``then`` after them; the first failure is its failure."""
 
     def finish() -> None:
         for work in works:
             work.wait()
+        if then is not None:
+            then()
 
     natives = [native for work in works for native in work.pending]
     if not natives:

@@ -1,0 +1,100 @@
+"""Calls like one that was made before: what has been looked into once is not looked into again.
+
+A program makes the same few calls over and over: a sum, say, of as many numbers of the same dtype, waited for at once.
+The first of them goes the thorough way, and is remembered by dtype and lengths. Those that follow need only a look at
+what may have changed: that the tensors are dense, lie on the CPU in one piece each, and that nothing special is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import profiler
+
+from farandole.run.engine import Engine, Planned
+from farandole.torch.channel import LOG, Channel
+from farandole.torch.work import Work
+
+_SUM: Any = dist.ReduceOp.SUM
+_UNSET: timedelta = dist.AllreduceOptions().timeout
+
+
+class Repeats:
+    """The calls of a group that can be made again in short."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._done = Work(())
+        self._unshared = sys.getrefcount(self._done)
+
+    def learn(self, what: str, source: Tensor, target: Tensor, work: Work) -> None:
+        """The channel has carried out ``what``, a sum if it reduces, on tensors that are plain memory."""
+        if work.found is not None and not source.is_complex():  # which might be conjugated, another time
+            self._channel.remember((what, source.dtype, source.numel(), target.numel()), work.found)
+
+    def in_place(self, what: str, tensors: Tensor | Sequence[Tensor], opts: Any) -> Work | None:
+        """A collective on one tensor of each rank, carried out if it is one that is known; else None."""
+        if type(tensors) is not list or len(tensors) != 1 or _is_watched():
+            return None
+        tensor = tensors[0]
+        count = tensor.numel()
+        known = self._channel.known.get((what, tensor.dtype, count, count))
+        if known is None or not _is_simple(opts, reduces=True):
+            return None
+        at = _address(tensor)
+        return None if at is None else self._repeat(known, at, at, tensors)
+
+    def from_to(self, what: str, source: Tensor, target: Tensor, opts: Any, *, reduces: bool = False) -> Work | None:
+        """A collective from one tensor to another, as ``in_place``."""
+        if source.dtype is not target.dtype or _is_watched():
+            return None
+        known = self._channel.known.get((what, source.dtype, source.numel(), target.numel()))
+        if known is None or known[0] is None or not _is_simple(opts, reduces=reduces):
+            return None
+        first, second = _address(source), _address(target)
+        if first is None or second is None:
+            return None
+        if first < second + known[0].output_bytes and second < first + known[0].input_bytes:
+            return None
+        return self._repeat(known, first, second, [target])
+
+    def _repeat(self, known: tuple[Planned | None, str], source: int, target: int, tensors: Sequence[Tensor]) -> Work:
+        channel = self._channel
+        planned, channel.last_algorithm = known
+        if planned is not None:
+            # Nothing is known any more once the engine has gone.
+            cast("Engine", channel.engine).run(planned, source, target, channel.timeout_s)
+        # The work of a call that is done serves the next one, if nobody has kept it.
+        if sys.getrefcount(self._done) != self._unshared:
+            self._done = Work(tensors)
+        self._done.reuse(tensors)
+        return self._done
+
+
+def _is_watched() -> bool:
+    """Whether a profiler or a log wants to see every call."""
+    return profiler._is_profiler_enabled or LOG.isEnabledFor(logging.DEBUG)  # noqa: SLF001
+
+
+def _is_simple(opts: Any, *, reduces: bool) -> bool:
+    """Whether the caller waits, for as long as the group does, and for a sum if anything."""
+    try:
+        return not opts.asyncOp and opts.timeout == _UNSET and (not reduces or opts.reduceOp == _SUM)
+    except AttributeError:  # these are no options, but an op, say
+        return False
+
+
+def _address(tensor: Tensor) -> int | None:
+    """Where a tensor lies, if it is plain memory."""
+    try:
+        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+            return tensor.data_ptr() or None
+    except RuntimeError:  # of a tensor that does not lie anywhere: a sparse one, say
+        pass
+    return None

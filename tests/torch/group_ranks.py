@@ -1,0 +1,118 @@
+"""What the ranks do in the tests of groups: some of the ranks, many at once, made again, split, left behind."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import farandole.torch
+from farandole.torch.group import ProcessGroup
+from torch_worlds import equal, group
+
+
+def some_ranks(path: str) -> None:
+    """Groups whose members are not next to each other, in an order of their own, or known to themselves only."""
+    with group(path) as (rank, size):
+        ends = dist.new_group([0, size - 1])
+        turned = dist.new_group([size - 1, 0], sort_ranks=False)
+        if rank in {0, size - 1}:
+            assert dist.get_group_rank(turned, rank) == (1 if rank == 0 else 0)
+            for members in (ends, turned):
+                whole = torch.empty(2)
+                dist.all_gather_into_tensor(whole, torch.tensor([float(rank)]), group=members)
+                equal(whole, torch.tensor([0.0, size - 1] if members is ends else [size - 1.0, 0]))
+                tensor = torch.tensor([rank])
+                dist.broadcast(tensor, size - 1, group=members)
+                assert tensor.item() == size - 1
+            if rank == 0:
+                dist.send(torch.ones(2), group=turned, group_dst=0)
+            else:
+                dist.recv(torch.empty(2), group=turned, group_src=1)
+        # The last two make a group that the others hear nothing of.
+        if rank >= size - 2:
+            pair = dist.new_group([size - 2, size - 1], use_local_synchronization=True)
+            tensor = torch.tensor([rank])
+            dist.all_reduce(tensor, group=pair)
+            assert tensor.item() == 2 * size - 3
+        dist.barrier()
+
+
+def many(path: str) -> None:
+    """Many groups, all in use at once, then destroyed; and again. Nothing stays behind."""
+    small = farandole.torch.Options(slot_bytes=1 << 16)
+    left = []
+    with group(path) as (rank, size):
+        for _ in range(2):
+            groups = [dist.new_group([a, b], pg_options=small) for a in range(size) for b in range(a) for _ in range(3)]
+            mine = [(i, one) for i, one in enumerate(groups) if isinstance(one, ProcessGroup)]
+            tensors = [torch.full((10,), 10.0 * i + rank) for i, _ in mine]
+            works: list[Any] = [
+                dist.all_reduce(t, group=g, async_op=True) for t, (_, g) in zip(tensors, mine, strict=True)
+            ]
+            for work, tensor, (i, one) in zip(works, tensors, mine, strict=True):
+                work.wait()
+                equal(tensor, torch.full((10,), 20.0 * i + sum(dist.get_process_group_ranks(one))))
+            for _, one in mine:
+                dist.destroy_process_group(one)
+            dist.barrier()
+            left.append([len(list(Path("/proc/self", what).iterdir())) for what in ("fd", "task")])
+    assert left[0] == left[1], left
+
+
+def again(path: str) -> list[str]:
+    """The world is destroyed and made again, over one store; then left without a word."""
+    store = dist.FileStore(path, int(os.environ["FARANDOLE_WORLD_SIZE"]))
+    rank, size = int(os.environ["FARANDOLE_RANK"]), int(os.environ["FARANDOLE_WORLD_SIZE"])
+    heard = []
+    for attempt in range(3):
+        dist.init_process_group("farandole", store=dist.PrefixStore(f"{attempt}", store), rank=rank, world_size=size)
+        members = dist.new_group(list(range(size)))
+        tensor = torch.full((4,), float(rank + attempt))
+        dist.all_reduce(tensor, group=members)
+        equal(tensor, torch.full((4,), float(sum(range(size)) + size * attempt)))
+        gone: Any = dist.group.WORLD
+        if attempt < 2:
+            dist.destroy_process_group()
+            try:
+                gone.allreduce([tensor]).wait()
+            except farandole.errors.ClosedError as error:
+                heard.append(str(error))
+    return heard
+
+
+def split(path: str) -> None:
+    """A group is split by its own method, and one that came of it once more; names, options and timeouts."""
+    with group(path) as (rank, size):
+        world: Any = dist.group.WORLD
+        even = world.split_group(
+            list(range(0, size, 2)), timeout=timedelta(seconds=20), group_name="even", group_desc="every second"
+        )
+        assert (even is None) == (rank % 2 == 1)
+        if even is not None:
+            assert (even.group_name, even.group_desc, even.rank()) == ("even", "every second", rank // 2)
+            tensor = torch.tensor([rank])
+            even.allreduce([tensor]).wait()
+            assert tensor.item() == sum(range(0, size, 2))
+            last = even.split_group([1], opts={"algorithm": "ring"})
+            assert (last is not None) == (rank == 2)
+            even.shutdown()
+        dist.barrier()
+
+
+def meshes(path: str) -> None:
+    """A mesh of two dimensions, whose groups are columns and rows, and one flattened."""
+    with group(path) as (rank, size):
+        mesh = dist.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicas", "shards"))
+        for name, wanted in (("shards", 2 * (rank - rank % 2) + 1), ("replicas", 2 * (rank % 2) + 2)):
+            tensor = torch.tensor([rank])
+            dist.all_reduce(tensor, group=mesh.get_group(name))
+            assert tensor.item() == wanted
+        everyone = mesh["replicas", "shards"]._flatten("all")
+        tensor = torch.tensor([rank])
+        dist.all_reduce(tensor, group=everyone.get_group())
+        assert tensor.item() == sum(range(size))

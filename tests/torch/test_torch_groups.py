@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farandole.run.spawn import spawn
+
+pytest.importorskip("torch", reason="the backend is for PyTorch, which is not installed")
+
+RANKS = Path(__file__).with_name("group_ranks.py")
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> dict[str, str]:
+    return {"path": str(tmp_path / "store")}
+
+
+@pytest.mark.parametrize(("function", "size"), [("some_ranks", 3), ("many", 3), ("split", 3), ("meshes", 4)])
+def test_groups_of_some_of_the_ranks_work_and_leave_nothing_behind(
+    function: str, size: int, arguments: dict[str, str]
+) -> None:
+    assert spawn(size, f"{RANKS}:{function}", arguments, timeout_s=55) == [None] * size
+
+
+def test_a_world_can_be_made_again_and_a_destroyed_one_says_so(arguments: dict[str, str]) -> None:
+    for heard in spawn(2, f"{RANKS}:again", arguments, timeout_s=55):
+        assert heard == [f"all_reduce: the process group {name} is destroyed" for name in ("0", "0")]
