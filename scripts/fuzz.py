@@ -74,7 +74,7 @@ def supervise(name: str, seconds: int) -> bool:
         }
         print(json.dumps(figures), flush=True)
         if done.returncode:
-            print(text[-6000:], file=sys.stderr, flush=True)
+            print(text[max(0, text.find("=== Uncaught")) :][-6000:], file=sys.stderr, flush=True)
     return done.returncode == 0
 
 

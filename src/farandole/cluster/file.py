@@ -132,7 +132,7 @@ def loads(data: bytes, path: Path) -> Cluster:
         raise FormatError(f"{path}: it is nested too deeply", path=str(path)) from None
     except msgspec.ValidationError as error:
         raise FormatError(f"{path}: {error}", path=str(path)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise FormatError(f"{path} is not {path.suffix[1:].upper() or 'TOML'}: {error}", path=str(path)) from error
     try:
         return build(entry)

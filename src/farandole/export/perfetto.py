@@ -12,11 +12,11 @@ nothing is lost on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from farandole.errors import FormatError
+from farandole.errors import FormatError, UsageError
 from farandole.trace import COLUMNS, KINDS, Event, Trace, make
 
 _OWN = "what the rank does"
@@ -98,6 +98,9 @@ def _last(event: Event) -> int:
     return event.chunk + event.count - 1
 
 
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class _About(msgspec.Struct):
     name: str
     collective: str
@@ -134,14 +137,22 @@ def from_perfetto(data: bytes) -> Trace:
         document = msgspec.json.decode(data, type=_Document)
         about = msgspec.convert(document.otherData, _About, strict=False)
         entries = [entry for entry in document.traceEvents if entry.ph == "X"]
-        columns: dict[str, list[int]] = {name: [entry.args[name] for entry in entries] for name in _IN_ARGUMENTS}
+        whole = {name: [entry.args[name] for entry in entries] for name in _IN_ARGUMENTS}
+        columns = msgspec.convert(whole, dict[str, list[_Int64]])
         columns["rank"] = [entry.pid for entry in entries]
         columns["kind"] = [KINDS.index(entry.cat) for entry in entries]
-    except (msgspec.MsgspecError, KeyError, ValueError) as error:
+        _check_times(entries)
+    except RecursionError:
+        raise FormatError("this is not a trace that farandole wrote for Perfetto: it is nested too deeply") from None
+    except FormatError:
+        raise
+    except (msgspec.MsgspecError, KeyError, ValueError, OverflowError) as error:
         raise FormatError(f"this is not a trace that farandole wrote for Perfetto: {error}") from error
-    _check_times(entries)
     fixed = (about.name, about.collective, about.ranks, about.size_bytes, about.source)
-    return make(*fixed, uncertainty_ns=about.uncertainty_ns, root=about.root, **columns)
+    try:
+        return make(*fixed, uncertainty_ns=about.uncertainty_ns, root=about.root, **columns)
+    except UsageError as error:
+        raise FormatError(f"this is not a trace that farandole wrote for Perfetto: {error}") from error
 
 
 _IN_ARGUMENTS = [name for name in COLUMNS if name not in ("rank", "kind")]
