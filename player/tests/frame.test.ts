@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { ARRIVED, frameAtRound, frameAtTime } from '../src/model/frame';
+import { captionAtTime } from '../src/model/caption';
 import { readRun } from '../src/model/run';
-import { gaps, positionAt, roundsDone, stacked, timeAt } from '../src/model/trace';
+import { gaps, positionAt, roundsDone, stacked, timeAt, waitAt } from '../src/model/trace';
 import { caseOf } from './cases';
 
 const ring = () => caseOf('all_reduce', 'ring', 4);
@@ -74,6 +75,38 @@ describe('a frame at a time', () => {
   it('leaves gaps where a rank waits, and stacks what overlaps', () => {
     const run = traced();
     expect(gaps(run.trace!, 1)).toEqual([300, 400]);
-    expect(stacked(run.trace!, 1, 0).map(({ track }) => track)).toEqual([0, 0]);
+    expect(stacked(run.trace!, 1, [0]).map(({ track }) => track)).toEqual([0, 0]);
+  });
+});
+
+/** Rank 1 of two waits for rank 0, adds what that has published in one pass of two transfers, and says so. */
+function measured() {
+  const { run } = caseOf('all_reduce', 'recursive_doubling', 4);
+  const kinds = ['reduce', 'wait', 'copy', 'publish'];
+  const events = { rank: [0, 0, 1, 1, 1, 1], peer: [-1, -1, 0, 0, 0, -1], round: [0, 0, 0, 0, 0, -1], transfer: [-1, -1, -1, 1, 1, -1], chunk: [0, -1, -1, 0, 0, -1], count: [1, 0, 0, 1, 1, 0], start_ns: [0, 50, 0, 80, 80, 120], end_ns: [50, 60, 80, 120, 120, 130], kind: [2, 3, 1, 0, 0, 3] };
+  return readRun({ ...run.data, trace: { kind: 'measured', summary: '', kinds, total_ns: 130, events, critical: [], links: [] } });
+}
+
+describe('a measured trace', () => {
+  it('has one band, for a rank does one thing after the other, and what is done in one pass is side by side', () => {
+    const trace = measured().trace!;
+    expect(trace.bands).toEqual([[0, 2, 3]]);
+    expect(stacked(trace, 0, trace.bands[0])).toEqual([{ event: 0, track: 0 }, { event: 1, track: 0 }]);
+    expect(stacked(trace, 1, trace.bands[0])).toEqual([{ event: 3, track: 0 }, { event: 4, track: 1 }, { event: 5, track: 0 }]);
+  });
+
+  it('moves a transfer while it is added', () => {
+    const run = measured();
+    expect(frameAtTime(run, 100).flights).toEqual([{ transfer: 1, mode: 'moving', fraction: 0.5 }]);
+    expect(captionAtTime(run, 100)).toContain('2 transfers are under way');
+    expect(captionAtTime(run, 20)).toContain('nothing is under way');
+  });
+
+  it('knows whom a rank waits for, and that this is no work', () => {
+    const trace = measured().trace!;
+    expect([waitAt(trace, 1, 40), waitAt(trace, 1, 80), waitAt(trace, 0, 20), waitAt(trace, -1, 20)]).toEqual([2, -1, -1, -1]);
+    expect(gaps(trace, 1)).toEqual([0, 80]);
+    expect(roundsDone(trace, 2, 1, 110)).toBe(0);
+    expect(roundsDone(trace, 2, 1, 120)).toBe(2); // the trace has nothing of it in the second round
   });
 });

@@ -34,18 +34,16 @@ interface Slot {
   height: number;
 }
 
-/** Where each event of the trace lies; a lane is divided by kinds, and those by what overlaps. */
+/** Where each event of the trace lies; a lane is divided into bands of kinds, and those by what overlaps. */
 export function slotsOf({ run, trace, width, height, window }: LanesView): Slot[] {
   const slots: Slot[] = [];
   const lane = laneHeight(run, height);
-  const kinds = trace.data.kinds.filter((kind) => kind !== 'wait').length;
+  const band = (lane * 0.86) / trace.bands.length;
   const scale = (width - LEFT - 4) / (window.to - window.from || 1);
   for (let rank = 0; rank < Math.min(run.schedule.ranks, 64); rank++) {
-    for (let kind = 0; kind < kinds; kind++) {
-      if (kind === trace.waiting) continue;
-      const placed = stacked(trace, rank, kind);
+    for (const [place, kinds] of trace.bands.entries()) {
+      const placed = stacked(trace, rank, kinds);
       const tracks = placed.reduce((most, { track }) => Math.max(most, track + 1), 1);
-      const band = (lane * 0.86) / kinds;
       for (const { event, track } of placed) {
         const from = Math.max(trace.start[event], window.from);
         const to = Math.min(trace.end[event], window.to);
@@ -53,7 +51,7 @@ export function slotsOf({ run, trace, width, height, window }: LanesView): Slot[
         slots.push({
           event,
           x: LEFT + (from - window.from) * scale,
-          y: TOP + rank * lane + kind * band + (track * band) / tracks,
+          y: TOP + rank * lane + place * band + (track * band) / tracks,
           width: Math.max((to - from) * scale, 1),
           height: band / tracks,
         });
@@ -64,6 +62,12 @@ export function slotsOf({ run, trace, width, height, window }: LanesView): Slot[
 }
 
 export const laneHeight = (run: Run, height: number): number => (height - TOP - 4) / Math.min(run.schedule.ranks, 64);
+
+/** The rank whose lane is at a height, -1 for none. */
+export function rankAtY(run: Run, y: number, height: number): number {
+  const rank = Math.floor((y - TOP) / laneHeight(run, height));
+  return rank >= 0 && rank < Math.min(run.schedule.ranks, 64) ? rank : -1;
+}
 
 export const timeAtX = (x: number, width: number, window: Window): number =>
   window.from + ((x - LEFT) / (width - LEFT - 4)) * (window.to - window.from);
@@ -111,9 +115,11 @@ export function drawLanes(ctx: CanvasRenderingContext2D, view: LanesView): void 
 
 function drawSlot(ctx: CanvasRenderingContext2D, view: LanesView, { event, x, y, width, height }: Slot): void {
   const { trace, theme } = view;
-  const colour = chunkColour(theme, trace.chunk[event]);
+  const kind = trace.data.kinds[trace.kind[event]];
+  const strong = trace.bands.length === 1 ? kind === 'reduce' : trace.kind[event] === 0;
+  const colour = trace.chunk[event] < 0 ? theme.ink : chunkColour(theme, trace.chunk[event]);
   const inset = height > 6 ? 1 : 0;
-  ctx.globalAlpha = trace.kind[event] === 0 ? 1 : 0.62;
+  ctx.globalAlpha = strong || trace.chunk[event] < 0 ? 1 : kind === 'copy' ? 0.3 : 0.62;
   ctx.fillStyle = colour;
   ctx.fillRect(x, y + inset, Math.max(width - (width > 3 ? 1 : 0), 0.8), height - inset);
   ctx.globalAlpha = 1;
@@ -127,15 +133,15 @@ function drawSlot(ctx: CanvasRenderingContext2D, view: LanesView, { event, x, y,
     ctx.lineWidth = 2;
     ctx.strokeRect(x, y, width, height);
   }
-  if (height < 11) return;
+  if (height < 11 || trace.chunk[event] < 0) return;
   const label = rangeLabel(trace.chunk[event], trace.chunks[event]);
-  const full = `${trace.data.kinds[trace.kind[event]]} ${label}`;
+  const full = `${kind} ${label}`;
   ctx.font = `600 ${Math.min(11, height - 2)}px ${FONT}`;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
   const text = ctx.measureText(full).width + 8 < width ? full : label;
   if (ctx.measureText(text).width + 4 > width) return;
-  ctx.fillStyle = trace.kind[event] === 0 ? textOn(colour) : theme.ink;
+  ctx.fillStyle = strong ? textOn(colour) : theme.ink;
   ctx.fillText(text, x + width / 2, y + height / 2 + 0.5);
 }
 

@@ -27,7 +27,7 @@ export function captionAtTime(run: Run, time: number): string {
   const where = least === most ? `all ranks have finished ${least} of ${schedule.rounds} rounds` : `the ranks have finished ${least} to ${most} of ${schedule.rounds} rounds`;
   let moving = 0;
   for (let i = 0; i < trace.count; i++) {
-    if (trace.kind[i] === trace.moving && trace.start[i] <= time && trace.end[i] > time) moving++;
+    if (trace.moves[trace.kind[i]] && trace.start[i] <= time && trace.end[i] > time) moving++;
   }
   const phase = schedule.phases.find(({ end }) => least < end)?.name;
   return `${phase ? `${phase[0].toUpperCase()}${phase.slice(1)}: ` : ''}${where}; ${moving === 0 ? 'nothing is under way' : moving === 1 ? 'one transfer is under way' : `${moving} transfers are under way`}.`;

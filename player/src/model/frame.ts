@@ -80,7 +80,7 @@ export function frameAtTime(run: Run, time: number): Frame {
   const seen = new Set<number>();
   for (let i = 0; i < trace.count; i++) {
     const transfer = trace.transfer[i];
-    if (transfer < 0 || trace.kind[i] !== trace.moving || trace.start[i] > time || trace.end[i] <= time) continue;
+    if (transfer < 0 || !trace.moves[trace.kind[i]] || trace.start[i] > time || trace.end[i] <= time) continue;
     if (seen.has(transfer)) continue;
     seen.add(transfer);
     const fraction = (time - trace.start[i]) / (trace.end[i] - trace.start[i]);

@@ -20,10 +20,12 @@ export interface Trace {
   kind: Int32Array;
   chunk: Int32Array;
   chunks: Int32Array;
-  /** The kind that shows a transfer on its way: what is received, or sent where a trace knows no more. */
-  moving: number;
+  /** Whether a kind shows a transfer on its way: what is received or, where ranks take what they need, added. */
+  moves: boolean[];
   /** The kind that stands for waiting, -1 for none. */
   waiting: number;
+  /** The kinds that are drawn, in the order of their bands in a lane; ranks that do one thing at a time have one band. */
+  bands: number[][];
   /** The events of each rank, by start. */
   byRank: Int32Array[];
   /** When everything is done, in nanoseconds. */
@@ -32,6 +34,14 @@ export interface Trace {
   roundEnd: Float64Array;
   /** When each rank is done with each round, never falling: `rank * (rounds + 1) + k` for k rounds done. */
   rankRoundEnd: Float64Array;
+}
+
+const shown = (data: TraceData): number[] => data.kinds.flatMap((kind, index) => (kind === 'wait' ? [] : [index]));
+const bandsOf = (data: TraceData): number[][] => (data.kind === 'measured' ? [shown(data)] : shown(data).map((kind) => [kind]));
+
+function movesOf(data: TraceData): boolean[] {
+  const known = data.kinds.includes('receive') || data.kind === 'measured';
+  return data.kinds.map((kind) => (known ? kind === 'receive' || (data.kind === 'measured' && kind === 'reduce') : kind === 'send'));
 }
 
 export function readTrace(data: TraceData, schedule: Schedule): Trace {
@@ -68,7 +78,7 @@ export function readTrace(data: TraceData, schedule: Schedule): Trace {
   return {
     data, count, rank, peer: column(e.peer, count), round, transfer, start, end,
     kind, chunk: column(e.chunk, count), chunks: column(e.count, count),
-    moving: Math.max(0, data.kinds.indexOf('receive')), waiting, byRank, total: data.total_ns, roundEnd, rankRoundEnd,
+    moves: movesOf(data), bands: bandsOf(data), waiting, byRank, total: data.total_ns, roundEnd, rankRoundEnd,
   };
 }
 
@@ -108,12 +118,18 @@ export function gaps(trace: Trace, rank: number): number[] {
   return spans;
 }
 
-/** For the events of one rank and kind, the track of each so that none overlap, and the number of tracks. */
-export function stacked(trace: Trace, rank: number, kind: number): { event: number; track: number }[] {
+/** The wait of a rank that is under way at a time, -1 for none; of several that end later, the one that began last. */
+export function waitAt(trace: Trace, rank: number, time: number): number {
+  const waits = trace.byRank[rank]?.filter((i) => trace.kind[i] === trace.waiting && trace.start[i] <= time && time < trace.end[i]);
+  return waits?.at(-1) ?? -1;
+}
+
+/** For the events of one rank and of some kinds, the track of each so that none overlap. */
+export function stacked(trace: Trace, rank: number, kinds: number[]): { event: number; track: number }[] {
   const free: number[] = [];
   const placed: { event: number; track: number }[] = [];
   for (const event of trace.byRank[rank]) {
-    if (trace.kind[event] !== kind) continue;
+    if (!kinds.includes(trace.kind[event])) continue;
     let track = free.findIndex((until) => until <= trace.start[event]);
     if (track < 0) track = free.push(0) - 1;
     free[track] = trace.end[event];

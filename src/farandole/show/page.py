@@ -7,6 +7,7 @@ element. What the data looks like is said in :mod:`farandole.show.payload`.
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
@@ -46,7 +47,7 @@ def page(
         "format": FORMAT,
         "version": VERSION,
         "made_by": f"farandole {__version__}",
-        "runs": [run_payload(run) for run in runs],
+        "runs": _told_apart([run_payload(run) for run in runs]),
     }
     return filled(msgspec.json.encode(payload).decode())
 
@@ -57,6 +58,13 @@ def _second(first: Run, compare: Run | Schedule | Trace | Simulation) -> Run:
     if isinstance(compare, Schedule):
         return Run(compare, cluster=first.cluster)
     return Run(first.schedule, first.report, compare, first.cluster)
+
+
+def _told_apart(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs; two that have the same title and were both timed say how."""
+    if len({run["title"] for run in runs}) == len(runs) or not all(run["trace"] for run in runs):
+        return runs
+    return [{**run, "title": f"{run['title']}, {run['trace']['kind']}"} for run in runs]
 
 
 def filled(data: str) -> str:

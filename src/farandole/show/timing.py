@@ -53,9 +53,10 @@ def trace_part(
     kinds = [kind for number, kind in enumerate(KINDS) if (events["kind"] == number).any()]
     place = np.array([kinds.index(kind) if kind in kinds else -1 for kind in KINDS])
     where = f" on {simulation.cluster.name}" if simulation else ""
+    good = f", times good to {trace.uncertainty_ns} ns" if trace.uncertainty_ns else ""
     return {
         "kind": trace.source,
-        "summary": f"{format_size(trace.size_bytes)}{where}",
+        "summary": f"{format_size(trace.size_bytes)}{where}{good}",
         "kinds": kinds,
         "total_ns": trace.time_ns,
         "events": {
@@ -74,24 +75,24 @@ def trace_part(
 
 
 def _transfer_of(transfers: Mapping[str, Ints], events: Columns) -> NDArray[np.int64]:
-    """For each event, the place of its transfer within its round, -1 for none."""
+    """For each event, the place of its transfer within its round, -1 for none; an event may be of a part of it."""
     sends = events["kind"] == KINDS.index("send")
     src = np.where(sends, events["rank"], events["peer"])
     dst = np.where(sends, events["peer"], events["rank"])
-    size = 1 + max(int(values.max(initial=0)) for values in (*transfers.values(), *(src, dst, events["chunk"])))
+    size = 2 + max(int(values.max(initial=0)) for values in (*transfers.values(), *(src, dst, events["chunk"])))
 
-    def key(round_: Any, src: Any, dst: Any, chunk: Any) -> NDArray[np.int64]:
-        return np.asarray(((round_.astype(np.int64) * size + src) * size + dst) * size + chunk, np.int64)
+    def pair(round_: Any, src: Any, dst: Any) -> NDArray[np.int64]:
+        return np.asarray(((round_.astype(np.int64) * size + src) * size + dst) * size, np.int64)
 
-    known, first = np.unique(
-        key(transfers["round"], transfers["src"], transfers["dst"], transfers["chunk"]), return_index=True
-    )
-    wanted = key(events["round"], src, dst, events["chunk"])
-    if not len(known):
-        return np.full(len(wanted), -1)
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    begin = np.searchsorted(transfers["round"], events["round"])
-    return np.where(known[place] == wanted, first[place] - begin, -1)
+    known_pair = pair(transfers["round"], transfers["src"], transfers["dst"])
+    if not len(known_pair):
+        return np.full(len(src), -1)
+    known, first = np.unique(known_pair + transfers["chunk"], return_index=True)
+    wanted = pair(events["round"], src, dst)
+    at = first[np.maximum(np.searchsorted(known, wanted + events["chunk"], side="right") - 1, 0)]
+    inside = (known_pair[at] == wanted) & (transfers["chunk"][at] <= events["chunk"])
+    inside &= events["chunk"] < transfers["chunk"][at] + transfers["count"][at]
+    return np.where(inside & (events["peer"] >= 0), at - np.searchsorted(transfers["round"], events["round"]), -1)
 
 
 def _critical(simulation: Simulation, events: Columns) -> list[int]:
