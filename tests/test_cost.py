@@ -280,5 +280,5 @@ def test_half_an_element_has_no_price() -> None:
 )
 def test_a_transfer_outside_the_world_has_no_price(src: int, dst: int, chunk: int, count: int) -> None:
     schedule = Schedule("broadcast", 2, 1, (Round(0, 1), Round(src, dst, chunk, count)))
-    with pytest.raises(ScheduleError, match=r"round 1: a transfer of .* is outside a world of 2 ranks and 1 chunks"):
+    with pytest.raises(ScheduleError, match=r"round 2: a transfer of .* is outside a world of 2 ranks and 1 chunks"):
         price(schedule, 8)

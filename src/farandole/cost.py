@@ -131,7 +131,7 @@ def _check_range(round_: Round, number: int, ranks: int, chunks: int) -> None:
     if len(bad):
         src, dst, chunk, count = (int(c[bad[0]]) for c in (round_.src, round_.dst, round_.chunk, round_.count))
         raise ScheduleError(
-            f"round {number}: a transfer of {count} chunks from chunk {chunk}, rank {src} to rank {dst}, is outside"
+            f"round {number + 1}: a transfer of {count} chunks from chunk {chunk}, rank {src} to rank {dst}, is outside"
             f" a world of {ranks} ranks and {chunks} chunks, so it has no price; the verifier lists all such faults",
             round=number,
             transfer=int(bad[0]),

@@ -199,13 +199,13 @@ def _ring(**changes: Any) -> Schedule:
 
 
 BROKEN = {
-    "round 0: transfer 0 is outside a world of 2 ranks and 1 chunks": _ring(rounds=(Round(0, 2, reduce=True),)),
-    "round 0: transfer 1 is outside a world of 2 ranks and 1 chunks": _ring(rounds=(Round([0, 1], [1, 0], [0, 1]),)),
-    "round 0: rank 1 sends chunk 0, which it does not hold": _ring(collective="broadcast", rounds=(Round(1, 0),)),
-    "round 0: rank 1 is to reduce into chunk 0, which it does not hold": _ring(
+    "round 1: transfer 0 is outside a world of 2 ranks and 1 chunks": _ring(rounds=(Round(0, 2, reduce=True),)),
+    "round 1: transfer 1 is outside a world of 2 ranks and 1 chunks": _ring(rounds=(Round([0, 1], [1, 0], [0, 1]),)),
+    "round 1: rank 1 sends chunk 0, which it does not hold": _ring(collective="broadcast", rounds=(Round(1, 0),)),
+    "round 1: rank 1 is to reduce into chunk 0, which it does not hold": _ring(
         collective="broadcast", rounds=(Round(0, 1, reduce=True),)
     ),
-    "round 0: chunk 0 of rank 0 is written more than once, and not by reductions only": _ring(
+    "round 1: chunk 0 of rank 0 is written more than once, and not by reductions only": _ring(
         ranks=3, rounds=(Round([1, 2], 0, reduce=[True, False]),)
     ),
     "at the end, rank 1 does not hold chunk 0": _ring(collective="broadcast"),

@@ -108,7 +108,7 @@ def test_ranks_and_chunks_that_do_not_exist_are_out_of_range(
 def test_a_rank_must_not_send_to_itself() -> None:
     (problem,) = verify_schedule(Schedule("broadcast", 1, 2, (Round(0, 0, 1),))).problems
     assert _facts(problem) == ("self-send", 0, 0, 1)
-    assert problem.message == "round 0: rank 0 sends chunk 1 to itself"
+    assert problem.message == "round 1: rank 0 sends chunk 1 to itself"
 
 
 def test_what_is_sent_must_be_held() -> None:
@@ -126,7 +126,7 @@ def test_a_contribution_must_not_be_counted_twice() -> None:
     ).problems
     assert _facts(problem) == ("counted-twice", 0, 1, 0)
     assert problem.got == "rank 2 twice"
-    assert problem.message == "round 1: in chunk 0 at rank 0, the contribution of rank 2 is counted twice"
+    assert problem.message == "round 2: in chunk 0 at rank 0, the contribution of rank 2 is counted twice"
 
 
 def test_a_copy_must_be_the_only_write_to_its_chunk_in_a_round() -> None:

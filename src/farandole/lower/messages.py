@@ -85,7 +85,7 @@ def _check(schedule: Schedule, table: dict[str, Ints]) -> None:
         i = int(np.argmax(bad))
         where = {name: int(table[name][i]) for name in ("round", "src", "dst", "chunk", "count")}
         raise ScheduleError(
-            f"round {where['round']}: a transfer of {where['count']} chunks from chunk {where['chunk']}, rank"
+            f"round {where['round'] + 1}: a transfer of {where['count']} chunks from chunk {where['chunk']}, rank"
             f" {where['src']} to rank {where['dst']}, cannot be lowered: it must go between two different ranks below"
             f" {schedule.ranks} and carry chunks below {schedule.chunks}; verify_schedule finds all such transfers",
             **where,

@@ -117,10 +117,10 @@ def _left_out(schedule: Schedule, shown: int) -> str:
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    """A problem; the page says the round itself, as it counts rounds from 1 like the captions."""
+    """A problem; the page says the round itself, in bold."""
     return {
         "rule": problem.rule,
-        "message": problem.message.removeprefix(f"round {problem.round}: "),
+        "message": problem.message.removeprefix(f"round {problem.round + 1}: "),
         "rank": problem.rank,
         "round": problem.round,
         "chunk": problem.chunk,

@@ -207,7 +207,8 @@ def _carries_on(run: list[Hop], hop: Hop) -> bool:
 def _sentence(run: list[Hop]) -> str:
     first, last = run[0], run[-1]
     took = format_time(last.end_s - first.start_s)
-    rounds = f"round {first.first}" if first.first == last.last else f"rounds {first.first}-{last.last}"
+    begin, end = first.first + 1, last.last + 1
+    rounds = f"round {begin}" if begin == end else f"rounds {begin}-{end}"
     if first.kind == "late":
         return f"rank {first.rank} begins {took} late"
     if first.kind == "repeat":

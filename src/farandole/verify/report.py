@@ -13,7 +13,8 @@ class Problem:
     """One broken rule, where it is broken, and what stands there instead of what should.
 
     ``rule`` is a short fixed word; ``rank``, ``round``, ``chunk``, ``lane`` and ``step`` are -1 where they do
-    not apply (a schedule has rounds, a program has lanes and steps).
+    not apply (a schedule has rounds, a program has lanes and steps). They count from 0, and only the message, which is
+    for people, counts rounds from 1, as captions and pictures do.
     ``expected`` and ``got`` are in words, ``message`` is the whole sentence. ``waits`` are the ranks that wait for
     each other in a deadlock, as pairs of who waits and for whom.
     """

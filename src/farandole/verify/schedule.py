@@ -130,14 +130,14 @@ def _execute(held: Bits, round_: Round, number: int) -> Iterator[Problem]:
         src, dst, first, count = (int(c[i]) for c in (round_.src, round_.dst, round_.chunk, round_.count))
         yield Problem(
             "range",
-            f"round {number}: a transfer of {count} chunks from chunk {first}, rank {src} to rank {dst}, is"
+            f"round {number + 1}: a transfer of {count} chunks from chunk {first}, rank {src} to rank {dst}, is"
             f" outside a world of {ranks} ranks and {chunks} chunks",
             src, number, first, f"ranks below {ranks}, chunks below {chunks}", f"{src}->{dst}, {first}+{count}",
         )  # fmt: skip
     for i in np.flatnonzero((round_.src == round_.dst) & ~bad):
         rank, first = int(round_.src[i]), int(round_.chunk[i])
         yield Problem(
-            "self-send", f"round {number}: rank {rank} sends chunk {first} to itself", rank, number, first,
+            "self-send", f"round {number + 1}: rank {rank} sends chunk {first} to itself", rank, number, first,
             "another rank", f"rank {rank}",
         )  # fmt: skip
     good = np.flatnonzero(~bad)
@@ -175,7 +175,7 @@ def _apply(held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.boo
         writers = src[first[g] : first[g] + size[g]].tolist()
         yield Problem(
             "write-conflict",
-            f"round {number}: chunk {what[g]} of rank {to[g]} is written by ranks {', '.join(map(str, writers))}"
+            f"round {number + 1}: chunk {what[g]} of rank {to[g]} is written by ranks {', '.join(map(str, writers))}"
             " at once, and not all of them reduce",
             int(to[g]), number, int(what[g]), "one copy, or reductions only", f"{copies[g]} copies in {size[g]} writes",
         )  # fmt: skip
@@ -194,7 +194,7 @@ def _apply(held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.boo
             seen |= bits
         yield Problem(
             "counted-twice",
-            f"round {number}: in chunk {what[g]} at rank {to[g]}, the contribution of {in_words(twice)} is"
+            f"round {number + 1}: in chunk {what[g]} at rank {to[g]}, the contribution of {in_words(twice)} is"
             " counted twice",
             int(to[g]), number, int(what[g]), "disjoint contributions", f"{in_words(twice)} twice",
         )  # fmt: skip
@@ -204,7 +204,7 @@ def _apply(held: Bits, src: Ints, dst: Ints, chunk: Ints, reduce: NDArray[np.boo
 def _not_held(rank: int, chunk: int, number: int, verb: str) -> Problem:
     return Problem(
         "not-held",
-        f"round {number}: rank {rank} {verb}, but does not hold chunk {chunk}",
+        f"round {number + 1}: rank {rank} {verb}, but does not hold chunk {chunk}",
         rank, number, chunk, f"chunk {chunk} at rank {rank}", "nothing",
     )  # fmt: skip
 

@@ -61,7 +61,7 @@ def _step(round_: Round, number: int, held: Bools) -> Step:
     if len(crowded):
         rank, which = (int(part) for part in divmod(target[crowded[0]], held.shape[1]))
         raise ScheduleError(
-            f"round {number}: chunk {which} of rank {rank} is written more than once, and not by reductions only",
+            f"round {number + 1}: chunk {which} of rank {rank} is written more than once, and not by reductions only",
             rank=rank, round=number, chunk=which,
         )  # fmt: skip
     held[dst, chunk] = True
@@ -87,7 +87,7 @@ def _singly(round_: Round, number: int, ranks: int, chunks: int) -> tuple[Rows, 
     bad = np.flatnonzero((lowest < 0) | (highest >= ranks) | (round_.chunk < 0) | (round_.count < 1) | runs_over)
     if len(bad):
         raise ScheduleError(
-            f"round {number}: transfer {bad[0]} is outside a world of {ranks} ranks and {chunks} chunks",
+            f"round {number + 1}: transfer {bad[0]} is outside a world of {ranks} ranks and {chunks} chunks",
             round=number,
             transfer=int(bad[0]),
         )
@@ -101,7 +101,7 @@ def _singly(round_: Round, number: int, ranks: int, chunks: int) -> tuple[Rows, 
 def _require(holds: Bools, verb: str, rank: Rows, chunk: Rows, number: int) -> None:
     for i in np.flatnonzero(~holds)[:1]:
         raise ScheduleError(
-            f"round {number}: rank {rank[i]} {verb} chunk {chunk[i]}, which it does not hold",
+            f"round {number + 1}: rank {rank[i]} {verb} chunk {chunk[i]}, which it does not hold",
             rank=int(rank[i]),
             round=number,
             chunk=int(chunk[i]),
