@@ -19,7 +19,7 @@ from farandole.gpu.tuning import Choice, choose
 from farandole.schedule import Schedule
 from farandole.simulate import Settings, compare, simulate
 
-SLICES = (1, 4, 16)
+SLICES = (1, 8)
 SMALLEST_SLICE = 65536
 LARGEST_SCHEDULE = 2_000_000  # transfers: longer rings are not simulated
 LARGEST_SLICED = 40_000  # transfers times slices: trees are simulated with fewer slices, or not at all, beyond that

@@ -15,7 +15,7 @@ The rules:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -128,20 +128,34 @@ def leave_one_out(size: Floats, time: Floats, count: int) -> Errors:
 
 def fit_pieces(size: Floats, time: Floats, count: int) -> Model:
     """The ``count`` lines whose least is nearest to the times (fewer where one is nowhere the least)."""
-    starts = sorted(_starts(size, time, count), key=lambda lines: _distance(lines, size, time))
-    best = np.log(np.array(starts[0])).ravel()
+    starts = _starts(size, time, count)
+    distance = np.abs(np.log(_least(starts, size) / time)).sum(axis=1)
+    best = np.log(starts[int(distance.argmin())]).ravel()
 
     def residual(numbers: Floats) -> Floats:
-        lines = np.exp(numbers).reshape(-1, 2)
-        return np.asarray(np.log(_least(lines, size) / time))
+        return np.asarray(np.log(_least(np.exp(numbers).reshape(-1, 2), size) / time))
 
-    lines = np.exp(solved(residual, best)).reshape(-1, 2)
+    def slopes(numbers: Floats) -> Floats:
+        """The derivative of each residual by each number: of the line that is the least there, and 0 elsewhere."""
+        parts = np.exp(numbers).reshape(-1, 2, 1) * np.stack([np.ones(len(size)), size])
+        whole = parts.sum(axis=1)
+        is_least = np.arange(count)[:, None] == whole.argmin(axis=0)
+        return np.asarray((parts * is_least[:, None, :] / whole.min(axis=0)).reshape(2 * count, -1).T)
+
+    lines = np.exp(solved(residual, best, slopes)).reshape(-1, 2)
     return envelope([Piece(float(a), float(1 / b)) for a, b in lines], float(size[0]), float(size[-1]))
 
 
-def solved(residual: Callable[[Floats], Floats], start: Floats) -> Floats:
-    """The numbers near ``start`` with the least robust sum of squared residuals."""
-    found = scipy_optimize().least_squares(residual, start, loss="soft_l1", f_scale=NOISE, max_nfev=2000)
+def solved(
+    residual: Callable[[Floats], Floats], start: Floats, slopes: Callable[[Floats], Floats] | None = None
+) -> Floats:
+    """The numbers near ``start`` with the least robust sum of squared residuals.
+
+    ``slopes`` is the derivative, shape (residuals, numbers); it is found by differences where it is not given.
+    """
+    found = scipy_optimize().least_squares(
+        residual, start, jac=slopes or "2-point", loss="soft_l1", f_scale=NOISE, max_nfev=1000
+    )
     return np.asarray(found.x, np.float64)
 
 
@@ -155,24 +169,32 @@ def scipy_optimize() -> Any:
 
 
 def _least(lines: Floats, size: Floats) -> Floats:
-    return np.asarray((lines[:, :1] + lines[:, 1:] * size).min(axis=0))
+    """The least of lines of shape (..., lines, 2), latency and time per byte, at each size: shape (..., sizes)."""
+    return np.asarray((lines[..., :1] + lines[..., 1:] * size).min(axis=-2))
 
 
-def _distance(lines: Floats, size: Floats, time: Floats) -> float:
-    return float(np.abs(np.log(_least(np.asarray(lines), size) / time)).sum())
+def _starts(size: Floats, time: Floats, count: int) -> Floats:
+    """A line through each of ``count`` groups of neighbouring sizes, for many ways to make such groups.
 
-
-def _starts(size: Floats, time: Floats, count: int) -> Iterator[Floats]:
-    """A line through each of ``count`` groups of neighbouring sizes, for every way to make such groups."""
+    Shape (ways, count, 2). Each group has at least two sizes.
+    """
     places = np.unique(np.linspace(2, max(2, len(size) - 2), min(_PLACES, max(1, len(size) - 3))).astype(int)).tolist()
-    for cuts in itertools.combinations(places, count - 1):
-        groups = np.split(np.arange(len(size)), cuts)
-        if min(map(len, groups)) >= 2 or count == 1:
-            yield np.array([_line(size[group], time[group]) for group in groups])
+    ways = [
+        edges
+        for cuts in itertools.combinations(places, count - 1)
+        if min(np.diff(edges := (0, *cuts, len(size)))) >= 2 or count == 1
+    ]
+    lines = {
+        pair: _line(size[slice(*pair)], time[slice(*pair)]) for edges in ways for pair in itertools.pairwise(edges)
+    }
+    return np.array([[lines[pair] for pair in itertools.pairwise(edges)] for edges in ways])
 
 
 def _line(size: Floats, time: Floats) -> tuple[float, float]:
     """Latency and time per byte by least squares of the relative error; both kept above nothing."""
-    design = np.stack([np.ones(len(size)), size], axis=1) / time[:, None]
-    latency, per_byte = np.linalg.lstsq(design, np.ones(len(size)), rcond=None)[0]
-    return max(float(latency), 0.01 * time[0]), max(float(per_byte), 1e-3 * time[-1] / max(size[-1], 1.0))
+    weight = 1 / time
+    a, b, c = float(weight @ weight), float(weight @ (size * weight)), float((size * weight) @ (size * weight))
+    d, e = float(weight.sum()), float((size * weight).sum())
+    whole = a * c - b * b
+    latency, per_byte = ((c * d - b * e) / whole, (a * e - b * d) / whole) if whole > 0 else (float(time[0]), 0.0)
+    return max(latency, 0.01 * float(time[0])), max(per_byte, 1e-3 * float(time[-1]) / max(float(size[-1]), 1.0))

@@ -54,7 +54,7 @@ class Model:
         [1e-05, 1.1e-05, 0.00103]
         """
         size = np.atleast_1d(np.asarray(sizes, np.float64))
-        return np.min([piece.latency_s + size / piece.bandwidth for piece in self.pieces], axis=0)
+        return np.asarray(np.min([piece.latency_s + size / piece.bandwidth for piece in self.pieces], axis=0))
 
     def switches(self) -> tuple[float, ...]:
         """The sizes in bytes at which one piece gives way to the next, shape (pieces - 1,).
