@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -35,7 +36,7 @@ def without(todo: Sequence[Action], rank: int, stage: int) -> list[Action]:
 
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_every_interleaving_of_several_slices_batches_and_calls_is_right(collective: str, name: str) -> None:
-    for ranks, slices, batch in ((2, 5, 2), (3, 3, 2), (4, 1, 1)):
+    for ranks, slices, batch in ((2, 3, 2), (3, 2, 1), (4, 1, 1)):
         calls = [call(collective, name, ranks, slices), call(collective, name, ranks, 1)]
         found = explore([calls] * ranks, batch=batch)
         assert found.problems == ()
@@ -45,7 +46,7 @@ def test_every_interleaving_of_several_slices_batches_and_calls_is_right(collect
 
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_whoever_dies_or_gives_up_at_any_moment_leaves_nobody_waiting(collective: str, name: str) -> None:
-    calls = [call(collective, name, 3, 2)] * 2
+    calls = [call(collective, name, 3), call(collective, name, 3, 2)]
     dying = explore([calls] * 3, batch=1, dies=True)
     assert dying.problems == ()
     assert {end for end in dying.ends if "dead" in end}
@@ -61,38 +62,38 @@ def test_a_rank_that_makes_another_call_is_found_out_by_all_before_anything_wron
 ) -> None:
     barrier = call("barrier", "dissemination", 3)
     other = call("all_gather", "direct", 3) if collective != "all_gather" else call("broadcast", "binomial", 3)
-    for odd in range(3):
-        calls = [[barrier, other if r == odd else call(collective, name, 3), barrier, barrier] for r in range(3)]
-        found = explore(calls, batch=1)
-        assert found.problems == ()
-        assert found.ends == {("gave up",) * 3}
+    odd = zlib.crc32(name.encode()) % 3
+    calls = [[barrier, other if r == odd else call(collective, name, 3), barrier, barrier] for r in range(3)]
+    found = explore(calls, batch=1)
+    assert found.problems == ()
+    assert found.ends == {("gave up",) * 3}
 
 
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_every_wait_of_a_program_that_is_removed_is_missed(collective: str, name: str) -> None:
-    calls = [[call(collective, name, 3, 2)]] * 3
+    calls = [[call(collective, name, 3)]] * 3
     todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
-    for rank, program in enumerate(calls[0][0].programs):
-        for stage, peers in enumerate(program.waits):
-            for peer in peers:
-                broken = [without(t, peer, stage) if r == rank else t for r, t in enumerate(todo)]
-                assert explore_actions(calls, broken).problems, (rank, stage, peer)
+    rank = zlib.crc32(name.encode()) % 3  # of all ranks: scripts/explore_protocol.py
+    for stage, peers in enumerate(calls[0][0].programs[rank].waits):
+        for peer in peers:
+            broken = [without(t, peer, stage) if r == rank else t for r, t in enumerate(todo)]
+            assert explore_actions(calls, broken).problems, (rank, stage, peer)
 
 
 @pytest.mark.parametrize(("collective", "name"), MOVING)
 def test_every_wait_for_the_readers_of_a_half_that_is_removed_is_missed(collective: str, name: str) -> None:
     """After two calls in which one rank reads from all others, and holds up nobody."""
-    for reader in range(3):
-        gather = call("gather", "direct", 3, root=reader)
-        calls = [[gather, gather, call(collective, name, 3, root=(reader + 1) % 3)]] * 3
-        todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
-        assert explore_actions(calls, todo).problems == ()
-        for writer in {0, 1, 2} - {reader}:
-            if not any(action.writes for action in todo[writer] if action.call == 2 and not action.waits):
-                continue  # it has nothing to write before it has heard from the reader
-            fewer = [replace(a, reuse=tuple(w for w in a.reuse if w[0] != reader)) for a in todo[writer]]
-            found = explore_actions(calls, [fewer if r == writer else t for r, t in enumerate(todo)])
-            assert {(p.rule, p.rank) for p in found.problems} >= {("stale", reader)}, (reader, writer)
+    reader = zlib.crc32(name.encode()) % 3
+    gather = call("gather", "direct", 3, root=reader)
+    calls = [[gather, gather, call(collective, name, 3, root=(reader + 1) % 3)]] * 3
+    todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
+    assert explore_actions(calls, todo).problems == ()
+    for writer in {0, 1, 2} - {reader}:
+        if not any(action.writes for action in todo[writer] if action.call == 2 and not action.waits):
+            continue  # it has nothing to write before it has heard from the reader
+        fewer = [replace(a, reuse=tuple(w for w in a.reuse if w[0] != reader)) for a in todo[writer]]
+        found = explore_actions(calls, [fewer if r == writer else t for r, t in enumerate(todo)])
+        assert {(p.rule, p.rank) for p in found.problems} >= {("stale", reader)}, (reader, writer)
 
 
 @pytest.mark.parametrize("name", ["ring", "direct", "tree", "recursive_doubling"])
@@ -151,7 +152,7 @@ def _broken_programs(draw: st.DrawFn) -> tuple[str, str, list[SlotProgram]]:
     return collective, name, programs
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_broken_programs())
 def test_what_is_seen_in_all_interleavings_of_a_slice_is_what_the_proof_says(
     broken: tuple[str, str, list[SlotProgram]],

@@ -17,13 +17,13 @@ In every reachable state these must hold, by the word in ``Problem.rule``:
 
 - ``stale``: what is read is the very value that was meant: it has been written, and not yet been overwritten;
 - ``stuck``: somebody can go on, unless all are through, dead, or have given up;
-- ``ahead``: no rank is more than two calls ahead of another, and nobody leaves a barrier before all have entered it;
+- ``ahead``: nobody is so far ahead that its fingerprint of another's call is gone, or leaves a barrier too early;
 - ``false alarm``: nobody gives up unless something has gone wrong.
 
 A state is how far each rank has come: slots have one writer each, so their contents follow from that. What is
 abstracted: accesses to counters are taken one at a time (they are atomic; a slot is written before the release
 that announces it and read after the acquire that sees it, which is what makes a beginning after an end *after* it
-for the memory as well), sleeping and waking (see ``verify.wakeups``), and a rank's reads of its own slot.
+for the memory as well), sleeping and waking (see ``verify.wakeups``), and a rank's own slot: it reads what it wrote.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from farandole.slots import SlotProgram
 from farandole.verify.report import Problem
 
 CALLS_KEPT = 4  # fingerprints of a rank's last calls
-MOST_AHEAD = 2
+MOST_AHEAD = CALLS_KEPT - 1  # two calls, and it may have entered a third, to wait there for the others
 _NEVER = 1 << 40
 _RUNS, _DEAD, _GAVE_UP = 0, 1, 2
 _ENDS = ("stuck", "dead", "gave up", "through")
@@ -155,8 +155,10 @@ def _accesses(
             continue
         reads, writes = parts[step.place < 0 and stage < program.stages - 1]
         for operand in step.operands:
-            if operand.rank >= 0 and operand.rank != program.rank:
-                earlier = [s for s in written[operand.rank].get(operand.place, ()) if s < stage]
+            if operand.rank < 0:
+                continue
+            earlier = [s for s in written[operand.rank].get(operand.place, ()) if s < stage]
+            if operand.rank != program.rank or not earlier:  # what it has written itself, it finds there
                 reads.append((operand.rank, used, operand.place, max(earlier, default=-1)))
         if step.place >= 0:
             writes.append((used, step.place))
