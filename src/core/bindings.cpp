@@ -113,10 +113,14 @@ std::function<void()> callback(nb::object function) {
   };
 }
 
-// The memory of an object that has the buffer protocol, if it is contiguous and has so many bytes.
+// The memory of an object that has the buffer protocol, if it is contiguous and has so many bytes; None has none.
 class Memory {
  public:
   Memory(nb::handle object, std::int64_t bytes, bool writable) {
+    if (object.is_none()) {
+      fits_ = bytes == 0;
+      return;
+    }
     int wanted = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
     held_ = PyObject_GetBuffer(object.ptr(), &buffer_, wanted) == 0;
     if (!held_) PyErr_Clear();
@@ -379,7 +383,7 @@ NB_MODULE(_core, module) {
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"))
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
-      .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("input_bytes"),
+      .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input").none(), nb::arg("output").none(), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))
       .def("run_traced", &Runner::run_traced, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("records", &Runner::records, nb::arg("plan"))

@@ -7,6 +7,8 @@
 
 #include <sched.h>
 
+#include "copy.hpp"
+
 namespace farandole {
 namespace {
 
@@ -18,18 +20,12 @@ constexpr auto kYieldFor = std::chrono::milliseconds(5);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
 // Copy to the output, past the caches if `streams` says so, and to the place; either may be null.
-void copy(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes, bool streams) {
-  static const Copy stream = find_stream_copy();
+void copy_to_both(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes, bool streams) {
   if (output == from) output = nullptr;  // an in-place call: it is there already
   for (std::size_t at = 0; at < bytes; at += kCopyBlock) {
     auto part = std::min(kCopyBlock, bytes - at);
-    if (place != nullptr) std::memcpy(place + at, from + at, part);
-    if (output == nullptr) continue;
-    if (streams) {
-      stream(output + at, from + at, part);
-    } else {
-      std::memcpy(output + at, from + at, part);
-    }
+    if (place != nullptr) copy_bytes(place + at, from + at, part);
+    if (output != nullptr) (streams ? copy_bytes_past_caches : copy_bytes)(output + at, from + at, part);
   }
 }
 
@@ -160,7 +156,7 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
   const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
   if (step.operands == 1) {
     auto size = operands[0].is_partial != 0 ? static_cast<std::size_t>(plan.partial_itemsize) : itemsize;
-    copy(to, place, address(operands[0]), static_cast<std::size_t>(length) * size, streams);
+    copy_to_both(to, place, address(operands[0]), static_cast<std::size_t>(length) * size, streams);
     return;
   }
   FoldOperand few[kFewOperands];

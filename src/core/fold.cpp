@@ -3,11 +3,9 @@
 namespace farandole {
 
 Fold find_fold_baseline(std::string_view dtype, std::string_view op);
-void stream_copy_baseline(void* to, const void* from, std::size_t bytes);
 #if defined(__x86_64__)
 Fold find_fold_avx2(std::string_view dtype, std::string_view op);
 Fold find_fold_avx512(std::string_view dtype, std::string_view op);
-void stream_copy_avx2(void* to, const void* from, std::size_t bytes);
 #endif
 
 std::string_view instruction_set() {
@@ -32,13 +30,6 @@ Fold find_fold(std::string_view dtype, std::string_view op) {
   if (instruction_set() == "avx2") return find_fold_avx2(dtype, op);
 #endif
   return find_fold_baseline(dtype, op);
-}
-
-Copy find_stream_copy() {
-#if defined(__x86_64__)
-  if (instruction_set() != "baseline") return stream_copy_avx2;
-#endif
-  return stream_copy_baseline;
 }
 
 std::size_t partial_itemsize(std::string_view dtype, std::size_t itemsize) {

@@ -33,10 +33,6 @@ Fold find_fold(std::string_view dtype, std::string_view op);
 // Which one that is: "baseline", "avx2" or "avx512".
 std::string_view instruction_set();
 
-// Copy to memory that will not be read soon, past the caches where the processor can do that.
-using Copy = void (*)(void* to, const void* from, std::size_t bytes);
-Copy find_stream_copy();
-
 // Bytes of an element of a partial value of that dtype, which has `itemsize` bytes itself.
 std::size_t partial_itemsize(std::string_view dtype, std::size_t itemsize);
 

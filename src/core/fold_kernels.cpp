@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "copy.hpp"
 #include "fold.hpp"
 
 namespace farandole {
@@ -236,27 +237,6 @@ void divide(T* values, std::int64_t divisor, std::size_t n) {
   }
 }
 
-void stream(void* to, const void* from, std::size_t bytes) {
-#if defined(__AVX2__)
-  auto* out = static_cast<std::byte*>(to);
-  auto* in = static_cast<const std::byte*>(from);
-  std::size_t head = (32 - reinterpret_cast<std::uintptr_t>(out) % 32) % 32;
-  if (head > bytes) head = bytes;
-  std::memcpy(out, in, head);
-  std::size_t at = head;
-  for (; at + 128 <= bytes; at += 128) {
-    for (std::size_t part = 0; part < 128; part += 32) {
-      auto piece = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + at + part));
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(out + at + part), piece);
-    }
-  }
-  std::memcpy(out + at, in + at, bytes - at);
-  _mm_sfence();
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
 // For types that are folded as they are stored: the result is made in one destination, then copied.
 template <class Kind, class Op>
 void fold_plain(const FoldJob& job) {
@@ -274,9 +254,9 @@ void fold_plain(const FoldJob& job) {
     if (job.divisor != 1) divide(made, job.divisor, n);
     if (output == nullptr || made == output + at) continue;
     if (job.streams) {
-      stream(output + at, made, n * sizeof(T));
+      copy_bytes_past_caches(output + at, made, n * sizeof(T));
     } else {
-      std::memcpy(output + at, made, n * sizeof(T));
+      copy_bytes(output + at, made, n * sizeof(T));
     }
   }
 }
@@ -303,7 +283,7 @@ void fold_wide(const FoldJob& job) {
     if (job.output != nullptr) Kind::narrow(result, static_cast<Stored*>(job.output) + at, n);
     if (job.place == nullptr) continue;
     if (job.is_partial) {
-      std::memcpy(static_cast<Wide*>(job.place) + at, result, n * sizeof(Wide));
+      copy_bytes(static_cast<Wide*>(job.place) + at, result, n * sizeof(Wide));
     } else {
       Kind::narrow(result, static_cast<Stored*>(job.place) + at, n);
     }
@@ -367,10 +347,5 @@ Fold FARANDOLE_JOIN(find_fold_, FARANDOLE_ISA)(std::string_view dtype, std::stri
   if (dtype == "complex128") return arithmetic<Plain<Complex<double>>>(op);
   return dtype == "bool" ? truth(op) : nullptr;
 }
-
-#if !defined(__AVX512F__)
-void FARANDOLE_JOIN(stream_copy_, FARANDOLE_ISA)(void* to, const void* from, std::size_t bytes);
-void FARANDOLE_JOIN(stream_copy_, FARANDOLE_ISA)(void* to, const void* from, std::size_t bytes) { stream(to, from, bytes); }
-#endif
 
 }  // namespace farandole

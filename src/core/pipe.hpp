@@ -5,7 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+
+#include "copy.hpp"
 
 namespace farandole {
 
@@ -30,8 +31,8 @@ struct Pipe {
     bytes = std::min(bytes, writable());
     auto at = written.load(std::memory_order_relaxed);
     auto begin = static_cast<std::size_t>(at % kPipeBytes), first = std::min(bytes, kPipeBytes - begin);
-    if (bytes != 0) std::memcpy(ring + begin, from, first);
-    if (bytes > first) std::memcpy(ring, from + first, bytes - first);
+    if (bytes != 0) copy_bytes(ring + begin, from, first);
+    if (bytes > first) copy_bytes(ring, from + first, bytes - first);
     written.store(at + bytes, std::memory_order_release);
     return bytes;
   }
@@ -40,8 +41,8 @@ struct Pipe {
     bytes = std::min(bytes, readable());
     auto at = read.load(std::memory_order_relaxed);
     auto begin = static_cast<std::size_t>(at % kPipeBytes), first = std::min(bytes, kPipeBytes - begin);
-    if (to != nullptr && bytes != 0) std::memcpy(to, ring + begin, first);
-    if (to != nullptr && bytes > first) std::memcpy(to + first, ring, bytes - first);
+    if (to != nullptr && bytes != 0) copy_bytes(to, ring + begin, first);
+    if (to != nullptr && bytes > first) copy_bytes(to + first, ring, bytes - first);
     read.store(at + bytes, std::memory_order_release);
     return bytes;
   }

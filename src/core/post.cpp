@@ -5,6 +5,8 @@
 
 #include <sched.h>
 
+#include "copy.hpp"
+
 namespace farandole {
 namespace {
 
@@ -68,7 +70,7 @@ bool Post::take_aside(const std::shared_ptr<Message>& message) {
 
 void Post::hand_over(Message& message, const Header& header, const std::vector<std::byte>& bytes) {
   message.fits = same_kind(message.header, header);
-  if (message.fits && !bytes.empty()) std::memcpy(message.buffer, bytes.data(), bytes.size());
+  if (message.fits && !bytes.empty()) copy_bytes(message.buffer, bytes.data(), bytes.size());
   message.header = header;
   complete(message, {});
 }

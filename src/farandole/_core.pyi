@@ -57,8 +57,8 @@ class Runner:
     def run_arrays(
         self,
         plan: Plan,
-        input: NDArray[Any],
-        output: NDArray[Any],
+        input: NDArray[Any] | None,
+        output: NDArray[Any] | None,
         input_bytes: int,
         output_bytes: int,
         timeout_s: float,

@@ -14,7 +14,8 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import cast
 
@@ -26,7 +27,7 @@ from farandole.run.arrays import Array, as_rows, check_array, check_counts, chec
 from farandole.run.background import Background
 from farandole.run.choices import Choices
 from farandole.run.engine import Engine
-from farandole.run.executor import AUTO, Choice, Executor
+from farandole.run.executor import AUTO, NOT_REPEATED, Choice, Executor
 from farandole.run.recording import Recording
 from farandole.run.requests import Request
 
@@ -120,12 +121,9 @@ class Communicator:
         In place, or into ``out`` of the same shape. Returns the array that holds the result. With ``scale``,
         each rank's array is multiplied by its own factor first.
         """
+        request = partial(requests.all_reduce, self._place, array, op, scale, out)
         target = array if out is None else out
-        key = None if scale or timeout_s else _key("all_reduce", op, algorithm, array, target)
-        if key and self._state == "open" and self._executor.repeat(key, array, target):
-            return target
-        request = requests.all_reduce(self._place, array, op, scale, out)
-        return _array(self._run(request, algorithm, timeout_s, key))
+        return _array(self._run(request, array, target, algorithm, timeout_s, op, scale))
 
     def reduce(
         self,
@@ -139,13 +137,15 @@ class Communicator:
         timeout_s: float | None = None,
     ) -> Array | None:
         """Combine the arrays of all ranks; the root gets the result, in place or in ``out``; others get None."""
-        return self._run(requests.reduce(self._place, array, root, op, scale, out), algorithm, timeout_s)
+        request = partial(requests.reduce, self._place, array, root, op, scale, out)
+        target = array if out is None else out
+        return self._run(request, array, target, algorithm, timeout_s, root, op, scale)
 
     def broadcast(
         self, array: Array, root: int = 0, *, algorithm: Choice = AUTO, timeout_s: float | None = None
     ) -> Array:
         """Copy the root's array into that of every other rank, which has the same shape and dtype."""
-        self._run(requests.broadcast(self._place, array, root), algorithm, timeout_s)
+        self._run(partial(requests.broadcast, self._place, array, root), array, array, algorithm, timeout_s, root)
         return array
 
     def reduce_scatter(
@@ -163,13 +163,8 @@ class Communicator:
 
         ``counts`` are the rows of each part; without it, they are as even as can be.
         """
-        key = None
-        if out is not None and not (scale or timeout_s or counts):
-            key = _key("reduce_scatter", op, algorithm, array, out)
-            if key and self._state == "open" and self._executor.repeat(key, array, out):
-                return out
-        request = requests.reduce_scatter(self._place, array, op, scale, counts, out)
-        return _array(self._run(request, algorithm, timeout_s, key))
+        request = partial(requests.reduce_scatter, self._place, array, op, scale, counts, out)
+        return _array(self._run(request, array, out, algorithm, timeout_s, op, scale, _hashable(counts)))
 
     def all_gather(
         self,
@@ -184,13 +179,8 @@ class Communicator:
 
         Where ranks give different numbers of rows, every rank passes them all as ``counts``.
         """
-        key = None
-        if out is not None and not (timeout_s or counts):
-            key = _key("all_gather", "", algorithm, array, out)
-            if key and self._state == "open" and self._executor.repeat(key, array, out):
-                return out
-        request = requests.all_gather(self._place, array, counts, out)
-        return _array(self._run(request, algorithm, timeout_s, key))
+        request = partial(requests.all_gather, self._place, array, counts, out)
+        return _array(self._run(request, array, out, algorithm, timeout_s, _hashable(counts)))
 
     def gather(
         self,
@@ -203,7 +193,8 @@ class Communicator:
         timeout_s: float | None = None,
     ) -> Array | None:
         """As all_gather, but only the root gets the whole; the others get None."""
-        return self._run(requests.gather(self._place, array, root, counts, out), algorithm, timeout_s)
+        request = partial(requests.gather, self._place, array, root, counts, out)
+        return self._run(request, array, out, algorithm, timeout_s, root, _hashable(counts))
 
     def scatter(
         self,
@@ -220,7 +211,8 @@ class Communicator:
         The other ranks pass None for ``array`` and give ``out``, which says what they expect. Without
         ``counts`` all parts are equal, so the root's rows must be a multiple of the ranks.
         """
-        return _array(self._run(requests.scatter(self._place, array, root, counts, out), algorithm, timeout_s))
+        request = partial(requests.scatter, self._place, array, root, counts, out)
+        return _array(self._run(request, array, out, algorithm, timeout_s, root, _hashable(counts)))
 
     def all_to_all(
         self,
@@ -237,11 +229,13 @@ class Communicator:
         without it, parts are as even as can be, and every rank must have the same number of rows.
         """
         table = self._exchanged(array, send_counts, timeout_s)
-        return _array(self._run(requests.all_to_all(self._place, array, table, out), algorithm, timeout_s))
+        request = partial(requests.all_to_all, self._place, array, table, out)
+        each = None if table is None else table.tobytes()
+        return _array(self._run(request, array, out, algorithm, timeout_s, each))
 
     def barrier(self, *, algorithm: Choice = AUTO, timeout_s: float | None = None) -> None:
         """Return when every rank has called it."""
-        self._run(requests.barrier(self._place), algorithm, timeout_s)
+        self._run(partial(requests.barrier, self._place), None, None, algorithm, timeout_s)
 
     def send(self, array: Array, to: int, tag: int = 0, *, timeout_s: float | None = None) -> None:
         """Send an array to one rank; returns when the array may be used again."""
@@ -283,16 +277,46 @@ class Communicator:
         if self._state != "open":
             raise ClosedError(f"{what}: this communicator is {self._state}", state=self._state)
 
-    def _run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: object = None) -> Array | None:
-        self._check_open(request.collective)
-        return self._executor.run(request, algorithm, timeout_s, key)
+    def _run(
+        self,
+        request: partial[Request],
+        source: Array | None,
+        target: Array | None,
+        algorithm: Choice,
+        timeout_s: float | None,
+        *more: Hashable,
+    ) -> Array | None:
+        """Carry out a call on arrays of the user: as it was done before, or else as ``request`` says.
+
+        ``more`` is what the call depends on besides the arrays.
+        """
+        if self._state != "open":
+            self._check_open(request.func.__name__)
+        key = _key(request.func, source, target, algorithm, more)
+        if key is not None:
+            repeated = self._executor.repeat(key, source, target, timeout_s)
+            if repeated is not NOT_REPEATED:
+                return repeated
+        return self._executor.run(request(), algorithm, timeout_s, key)
 
 
-def _key(collective: str, op: str, algorithm: Choice, source: Array, target: Array) -> object:
-    """What a call depends on besides the data, if it is simple enough to be repeated without a second look."""
-    if type(source) is not np.ndarray or type(target) is not np.ndarray or type(algorithm) is not str:
-        return None
-    return (collective, op, algorithm, source.dtype, source.shape, target.dtype, target.shape)
+def _key(
+    collective: Hashable, source: Array | None, target: Array | None, algorithm: Choice, more: tuple[Hashable, ...]
+) -> Hashable:
+    """What a call depends on besides the data; None where it is not simple enough to be repeated unseen."""
+    key: Hashable = (collective, algorithm, more)
+    for array in (source, target):
+        if array is not None:
+            if type(array) is not np.ndarray:
+                return None
+            key = (key, array.dtype, array.shape)
+        else:
+            key = (key, None)
+    return key
+
+
+def _hashable(counts: Sequence[int] | None) -> Hashable:
+    return None if counts is None else tuple(counts)
 
 
 def _array(target: Array | None) -> Array:

@@ -154,7 +154,7 @@ class Engine:
         """What the plan of a call was made from."""
         return bind(planned.program, planned.layout, planned.call.itemsize, _partial_itemsize(planned.call))
 
-    def run_arrays(self, planned: Planned, source: Array, target: Array, timeout_s: float) -> bool:
+    def run_arrays(self, planned: Planned, source: Array | None, target: Array | None, timeout_s: float) -> bool:
         """As ``run``, with no more ado; False, and nothing done, where the arrays are not plain memory."""
         failure, peer = self._runner.run_arrays(
             planned.plan, source, target, planned.input_bytes, planned.output_bytes, timeout_s

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -29,6 +30,25 @@ class _Ready:
     finish: Callable[[], None] | None
 
 
+class _Repeatable:
+    """A call that was carried out, without its data: whether it reads a source, and what its result is like."""
+
+    __slots__ = ("dtype", "planned", "reads", "shape")
+
+    def __init__(self, planned: Planned, request: Request) -> None:
+        self.planned = planned
+        self.reads = request.source is not None
+        self.shape = None if request.target is None else request.target.shape
+        self.dtype = request.dtype
+
+
+class _NotRepeated(Enum):
+    NOT_REPEATED = 0
+
+
+NOT_REPEATED = _NotRepeated.NOT_REPEATED
+
+
 class Executor:
     """Runs the requests of one rank; without an engine, in a world of one rank."""
 
@@ -39,7 +59,8 @@ class Executor:
         self.timeout_s = timeout_s
         self.choices = choices
         self.last_algorithm = ""
-        self._repeatable: dict[object, Planned] = {}
+        self._plans: dict[object, Planned] = {}  # by what a request depends on, algorithms that were left open included
+        self._repeatable: dict[Hashable, _Repeatable] = {}
         self._recorder: CarryOut | None = None
 
     @property
@@ -55,18 +76,31 @@ class Executor:
         self._recorder = recorder
         self._repeatable.clear()
 
-    def repeat(self, key: object, source: Array, target: Array) -> bool:
-        """Carry out a call as ``run`` has done before for the same ``key``; False, and nothing done, if it cannot.
+    def repeat(
+        self, key: Hashable, source: Array | None, target: Array | None, timeout_s: float | None
+    ) -> Array | _NotRepeated | None:
+        """Carry out a call as ``run`` has done before for the same ``key``, and return what it returned.
 
-        This is the way of a call that is made over and over; it costs no more than looking the plan up.
+        NOT_REPEATED, and nothing done, if it cannot. This is the way of a call that is made over and over; it costs
+        little more than looking the plan up. Without ``target``, a new array is made where there is a result.
         """
-        planned = self._repeatable.get(key)
-        if planned is None or self.engine is None:
-            return False
+        known = self._repeatable.get(key)
+        if known is None or self.engine is None:
+            return NOT_REPEATED
+        planned = known.planned
+        if not known.reads:
+            source = None
+        if known.shape is None:
+            target = None
+        elif target is None:
+            target = np.empty(known.shape, known.dtype)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        if not self.engine.run_arrays(planned, source, target, limit_s):
+            return NOT_REPEATED
         self.last_algorithm = planned.algorithm
-        return self.engine.run_arrays(planned, source, target, self.timeout_s)
+        return target
 
-    def run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: object = None) -> Array | None:
+    def run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: Hashable = None) -> Array | None:
         """Carry out a request; its target. A call that depends on nothing but ``key`` can be repeated."""
         ready = _ready(request)
         if self.engine is None:
@@ -76,10 +110,10 @@ class Executor:
             planned = self._planned(self.engine, request, algorithm)
             carry_out = self._recorder or self.engine.run
             carry_out(planned, address(ready.memory), address(ready.work), limit_s)
-            if key is not None and self._recorder is None:
+            if key is not None and request.scale is None and self._recorder is None:
                 if len(self._repeatable) >= PLANS_KEPT:
                     self._repeatable.clear()
-                self._repeatable[key] = planned
+                self._repeatable[key] = _Repeatable(planned, request)
         if ready.finish is not None:
             ready.finish()
         return request.target
@@ -112,12 +146,18 @@ class Executor:
 
     def _planned(self, engine: Engine, request: Request, algorithm: Choice) -> Planned:
         dtype = request.dtype
-        itemsize = 1 if dtype is None else dtype.itemsize
-        if algorithm == AUTO:
-            algorithm = self.choices.algorithm(request.collective, request.counts, itemsize)
-        name = "" if dtype is None else dtype.name
-        call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
-        planned = engine.planned(call)
+        key = (request.collective, algorithm, request.counts, dtype, request.op, request.root)
+        planned = self._plans.get(key)
+        if planned is None:
+            itemsize = 1 if dtype is None else dtype.itemsize
+            if algorithm == AUTO:
+                algorithm = self.choices.algorithm(request.collective, request.counts, itemsize)
+            name = "" if dtype is None else dtype.name
+            call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
+            planned = engine.planned(call)
+            if len(self._plans) >= PLANS_KEPT:
+                self._plans.clear()
+            self._plans[key] = planned
         self.last_algorithm = planned.algorithm
         return planned
 
