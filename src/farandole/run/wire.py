@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
 from dataclasses import dataclass
@@ -114,8 +115,29 @@ class Credentials:
 
 def refused(error: OSError, rank: int, size: int) -> CommunicationError:
     """The error of ours for a system call that failed in a meeting."""
+    if error.errno == errno.EMFILE:
+        needed, limit = 2 * size + 4, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = max(0, limit - len(_open_descriptors(limit)))
+        return ResourceError(
+            f"rank {rank} of {size} could not meet the others: that takes up to {needed} descriptors, and {left} are"
+            f" left of this process's limit of {limit} (ulimit -n); close some, or raise the limit",
+            rank=rank,
+            size=size,
+            needed=needed,
+            available=left,
+        )
     kind = ResourceError if error.errno in _OUT_OF_SOMETHING else RendezvousError
     return kind(f"rank {rank} of {size} could not meet the others: {error.strerror or error}", rank=rank, size=size)
+
+
+def _open_descriptors(limit: int) -> list[int]:
+    """Those that are open. Without a descriptor to spare, /proc cannot be read: ask for each."""
+    found = []
+    for number in range(min(limit, 1 << 16)):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            found.append(number)
+    return found
 
 
 class HangUpError(Exception):
