@@ -105,6 +105,13 @@ def turn(step: Step, steps: int) -> tuple[float, float]:
     return mean[0].item(), mean[1].item()
 
 
+def goes_on(end: float) -> bool:
+    """Whether it is not yet ``end`` on any rank."""
+    more = torch.tensor(time.monotonic() < end, dtype=torch.uint8)
+    dist.all_reduce(more, dist.ReduceOp.MIN)
+    return bool(more)
+
+
 def check(found: list[Way]) -> None:
     """That all ways that communicate have the same weights."""
     communicating = [way for way in found if way.name != ALONE]
@@ -125,21 +132,24 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=5, help="steps of a turn")
-    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=60, help="when no further round of turns begins")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     found = ways(options)
     for way in found:
         turn(way.step, 3)  # DDP makes its buckets anew after the first step
     times: list[list[tuple[float, float]]] = [[] for _ in found]
-    for number in range(options.turns):
-        first = number % len(found)
+    end = time.monotonic() + options.seconds
+    while not times[0] or goes_on(end):
+        first = len(times[0]) % len(found)
         for index in [*range(first, len(found)), *range(first)]:
             times[index].append(turn(found[index].step, options.steps))
     check(found)
     if dist.get_rank() == 0:
         parameters = sum(weight.numel() for weight in found[0].weights)
-        print(f"{parameters:,} parameters, batch {options.batch}, {dist.get_world_size()} ranks\n")
+        print(
+            f"{parameters:,} parameters, batch {options.batch}, {dist.get_world_size()} ranks, {len(times[0])} rounds\n"
+        )
         print("| way | backend | step (ms) | communication (ms) | processor time of it (ms) |")
         print("| --- | --- | --- | --- | --- |")
         for way, each in zip(found, times, strict=True):

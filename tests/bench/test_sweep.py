@@ -36,6 +36,7 @@ def plan(*libraries: Library, ranks: int = 1, timeout_s: float = 20.0, rounds: i
     return Plan(libraries, [ranks], ["all_reduce"], [8, 1024], rounds=rounds, batch_s=1e-4, timeout_s=timeout_s)
 
 
+@pytest.mark.timeout(150)  # four processes that import PyTorch
 @pytest.mark.parametrize(("name", "via"), [("gloo", "numpy"), ("gloo", "torch"), ("openmpi", "numpy")])
 def test_a_real_library_beside_ours_is_right_wherever_it_has_the_collective(name: str, via: str) -> None:
     peer = find(name, via, None)
