@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(240)  # a few seconds, but of computing alone
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,7 @@ def solved(
     ``slopes`` is the derivative, shape (residuals, numbers); it is found by differences where it is not given.
     """
     found = scipy_optimize().least_squares(
-        residual, start, jac=slopes or "2-point", loss="soft_l1", f_scale=NOISE, max_nfev=1000
+        residual, start, jac=slopes or "2-point", loss="soft_l1", f_scale=NOISE, xtol=1e-6, ftol=1e-8, max_nfev=1000
     )
     return np.asarray(found.x, np.float64)
 

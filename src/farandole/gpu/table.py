@@ -28,9 +28,9 @@ COLUMNS = ("series", "algorithm", "protocol", "size_bytes", "time_us")
 def parse(text: str) -> Sweep:
     r"""The points of a table; FormatError says in which line something is wrong.
 
-    >>> table = "# collective: all_reduce\n# ranks: 8\nsize_bytes,time_us\n1024,12.5\n"
+    >>> table = "# collective: all_reduce\n# ranks: 8\nsize_bytes,time_us\n1024,12\n"
     >>> parse(table).points[0].time_s
-    1.25e-05
+    1.2e-05
     """
     facts: dict[str, str] = {}
     rows: list[tuple[int, list[str]]] = []
