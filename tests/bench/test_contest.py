@@ -57,7 +57,7 @@ def test_of_those_that_the_fastest_does_not_beat_the_simplest_is_taken() -> None
 @pytest.mark.parametrize("rounds", range(1, 40))
 def test_the_wins_needed_are_the_fewest_that_chance_does_not_explain(rounds: int) -> None:
     def chance(wins: int) -> float:
-        return sum(math.comb(rounds, k) for k in range(wins, rounds + 1)) / 2**rounds
+        return sum(math.comb(rounds, k) for k in range(wins, rounds + 1)) / 2.0**rounds
 
     needed = wins_needed(rounds)
     assert chance(needed) <= LUCK

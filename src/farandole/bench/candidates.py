@@ -2,7 +2,8 @@
 
 The built-in rule's choices come first and the others after them, those of few rounds and few transfers first: where
 times decide nothing, what comes first stays. An algorithm that cannot be built for that number of ranks is left out,
-and so is one whose transfers are those of another before it, as most are on two ranks.
+and so is one whose transfers are those of another before it, as most are on two ranks. Of equal ones, the shorter name
+stays.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ def candidates(collective: str, ranks: int, sizes: Iterable[int]) -> list[str]:
     """
     defaults = dict.fromkeys(choose(collective, ranks, size_bytes) for size_bytes in sizes)
     names = [name for what, name in REGISTRY if what == collective]
-    built: list[tuple[bool, int, int, str, Schedule]] = []
+    built: list[tuple[tuple[bool, int, int, int, str], Schedule]] = []
     for text in dict.fromkeys([*defaults, *names, *_variants(collective, ranks)]):
         try:
             schedule = build(collective, text, ranks)
         except (WorldSizeError, OptionError):
             continue
         transfers = sum(len(round_) for round_ in schedule.rounds)
-        built.append((text not in defaults, len(schedule.rounds), transfers, text, schedule))
+        built.append(((text not in defaults, len(schedule.rounds), transfers, len(text), text), schedule))
     different: dict[bytes, str] = {}
-    for _, _, _, text, schedule in sorted(built, key=lambda entry: entry[:4]):
+    for (*_, text), schedule in sorted(built, key=lambda entry: entry[0]):
         different.setdefault(_content(schedule), text)
     return list(different.values())
 

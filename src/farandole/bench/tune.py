@@ -15,6 +15,7 @@ from typing import Any
 
 from farandole.bench.candidates import candidates
 from farandole.bench.contest import LEAST_ROUNDS, summaries, winner
+from farandole.bench.load import others_share, reading
 from farandole.bench.tune_rank import DTYPE, Times
 from farandole.collectives import COLLECTIVES
 from farandole.collectives import collective as find_collective
@@ -88,8 +89,8 @@ def plan(ranks: Sequence[int], sizes: Sequence[int], collectives: Sequence[str] 
 
 
 def measure(contests: Sequence[Contest], *, budget_s: float, progress: Progress | None = None) -> Profile:
-    """Hold the contests, within about ``budget_s`` seconds."""
-    machine = this_machine()
+    """Hold the contests, within about ``budget_s`` seconds; how busy the machine was otherwise is noted."""
+    machine, before = this_machine(), reading()
     deadline = time.monotonic() + budget_s
     points: dict[tuple[str, int], list[Point]] = {}
     left = sum(contest.weight(machine.cores) for contest in contests)
@@ -101,7 +102,7 @@ def measure(contests: Sequence[Contest], *, budget_s: float, progress: Progress 
         for contest, times in zip(mine, _hold(n, mine, machine, share_s, progress), strict=True):
             points.setdefault((contest.collective, n), []).append(_point(contest, times))
     tables = [Table(name, n, tuple(points[name, n])) for name, n in sorted(points)]
-    return Profile(machine, tuple(tables), DTYPE)
+    return Profile(machine, tuple(tables), DTYPE, others_share=round(others_share(before, reading()), 3))
 
 
 def undecided(point: Point) -> bool:

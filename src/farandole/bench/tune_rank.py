@@ -23,6 +23,7 @@ from farandole.errors import CommunicationError
 from farandole.ops import find_dtype
 from farandole.run.communicator import Communicator
 from farandole.run.start import init
+from farandole.units import format_size
 
 DTYPE = "float32"
 MOST_ROUNDS = 15
@@ -48,7 +49,8 @@ def run_contests(
         left = sum(contest["weight"] for contest in contests)
         found = []
         for contest in contests:
-            progress(f"{contest['collective']} on {communicator.size} ranks, {contest['size_bytes']} bytes")
+            size = format_size(contest["size_bytes"])
+            progress(f"{contest['collective']} of {size} on {communicator.size} ranks")
             remaining_s = max(budget_s - (time.monotonic() - begin), 0.0)
             share_s = _said_by_first(communicator, remaining_s * contest["weight"] / left)
             left -= contest["weight"]

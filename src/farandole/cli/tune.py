@@ -17,10 +17,12 @@ from farandole.units import counted, format_size, format_time, parse_sizes, pars
 if TYPE_CHECKING:
     from farandole.run.profile import Profile, Table
 
+_MOST_OTHERS = 0.05  # of the cores' time, by other programs, before that is worth a word
+
 EXAMPLES = (
     "farandole tune",
     "farandole tune --ranks 4 --collective all_reduce,all_gather --sizes 1KiB:1MiB*4 --budget 20s",
-    "farandole tune --budget 5m -o my_machine.json",
+    "farandole tune --budget 300s -o my_machine.json",
 )
 
 
@@ -78,6 +80,11 @@ def tune(
         for table in found.tables:
             _print(table)
         print_text(f"\nkept in {target}")
+    if found.others_share > _MOST_OTHERS:
+        print_note(
+            f"other programs used {found.others_share:.0%} of the cores meanwhile, so what is best here may not be so "
+            "when they are gone: measure again when the machine has nothing else to do"
+        )
     few = sum(bench.undecided(point) for _, point in points)
     if few:
         print_note(
@@ -126,6 +133,7 @@ def _as_json(found: Profile, target: Path, budget_s: float) -> dict[str, Any]:
         for point in table.points
     ]
     about = {"machine": msgspec.to_builtins(found.machine), "dtype": found.dtype, "op": found.op, "budget_s": budget_s}
+    about["others_share"] = found.others_share
     return {"kind": "measured", **about, "profile": str(target), "results": results}
 
 

@@ -2,6 +2,7 @@
 
     {"format": "farandole.profile", "version": 1, "made_by": "farandole 0.1.0",
      "machine": {"cpu": "AMD EPYC", "cores": 2, "kernel": "Linux 6.1"}, "dtype": "float32", "op": "sum",
+     "others_share": 0.01,
      "tables": [{"collective": "all_reduce", "ranks": 4, "points": [
          {"size_bytes": 4096, "algorithm": "naive", "default": "naive", "measured": [
              {"algorithm": "naive", "median_s": 3.2e-05, "low_s": 2.9e-05, "high_s": 4.1e-05, "rounds": 15}, ...]},
@@ -73,12 +74,13 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """All that was measured on one machine."""
+    """All that was measured on one machine; ``others_share`` is how much of it others used during the last time."""
 
     machine: Machine
     tables: Annotated[tuple[Table, ...], Meta(max_length=1000)]
     dtype: _Name = "float32"
     op: _Name = "sum"
+    others_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
     def table(self, collective: str, ranks: int) -> Table | None:
         """What was measured for a collective on exactly so many ranks."""
@@ -88,7 +90,7 @@ class Profile(msgspec.Struct, frozen=True):
         """This profile with the tables of a newer one, of the same machine, in place of its own."""
         new = {(t.collective, t.ranks): t for t in newer.tables}
         kept = {(t.collective, t.ranks): t for t in self.tables}
-        return Profile(newer.machine, _sorted((kept | new).values()), newer.dtype, newer.op)
+        return msgspec.structs.replace(newer, tables=_sorted((kept | new).values()))
 
 
 class _Kind(msgspec.Struct):
