@@ -75,6 +75,13 @@ def test_what_a_sweep_does_not_tell_is_said() -> None:
     assert latency["is_told"] is False
 
 
+def test_a_fit_that_misses_unseen_sizes_says_that_it_is_not_to_be_used() -> None:
+    times = [1e-5 * (1 + 9 * (k % 4 == 1)) for k in range(12)]
+    jumpy = Sweep("table", tuple(Point("x", "all_reduce", 8, 8 * 2**k, time) for k, time in enumerate(times)))
+    (found,) = calibrate(jumpy).series
+    assert any("do not predict with them" in text for text in warnings(found))
+
+
 def test_too_few_sizes_have_no_parameters_and_say_why() -> None:
     found = calibrate(read_sweep(PUBLISHED / "a100-16-nccl.csv"))
     assert not found.has_parameters

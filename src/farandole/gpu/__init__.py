@@ -3,11 +3,12 @@
 Two things are in here, kept apart:
 
 - ``tuning``: NCCL's own model of itself, from its published constants; it says what NCCL would choose.
-- ``pieces``: a model with free parameters, fitted to measured times, with its error on points that the fit has not
-  seen; it says how long it takes, within the range that was measured.
+- ``pieces``, ``branches`` and ``direct``: models with free parameters, fitted to measured times, with their error on
+  points that the fit has not seen; they say how long it takes, within the range that was measured.
 """
 
 from farandole.gpu.calibrate import Calibration, calibrate
+from farandole.gpu.direct import Direct, fit_direct
 from farandole.gpu.graph import Graph, Machine, graphs, machine_of
 from farandole.gpu.pieces import Model, Piece
 from farandole.gpu.sweep import Point, read_sweep
@@ -16,6 +17,7 @@ from farandole.gpu.tuning import Choice, choose, times
 __all__ = [
     "Calibration",
     "Choice",
+    "Direct",
     "Graph",
     "Machine",
     "Model",
@@ -23,6 +25,7 @@ __all__ = [
     "Point",
     "calibrate",
     "choose",
+    "fit_direct",
     "graphs",
     "machine_of",
     "read_sweep",

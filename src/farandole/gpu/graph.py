@@ -91,7 +91,7 @@ def machine_of(cluster: Cluster, generation: str, link: str = "", processor: str
             ranks=cluster.ranks,
             hosts=hosts,
         )
-    rank = np.arange(cluster.ranks)
+    rank: Ints = np.arange(cluster.ranks, dtype=np.int32)
     inside = constants.PCIE_BW[generation]
     if size > 1:
         inside = float(_narrowest(cluster, rank, rank - rank % size + (rank + 1) % size)[1].min()) / GB

@@ -16,6 +16,7 @@ from farandole.gpu.sweep import in_words
 from farandole.units import format_size
 
 SPLIT = "sizes in ascending order: 1st, 3rd, 5th, ... fitted, 2nd, 4th, ... held out"
+POOR = 0.2  # a median error on held-out sizes above which the fit is not to be used
 UNITS = {"alpha_s": "s", "beta_s_per_byte": "s/B", "gamma_s_per_byte": "s/B", "overhead_s": "s"}
 
 
@@ -39,11 +40,16 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
 
 
 def warnings(series: SeriesFit) -> list[str]:
-    """Which parameters the sweep does not tell, and what to measure."""
+    """Whether the fit is poor, which parameters the sweep does not tell, and what to measure."""
     if series.fit is None:
         return []
     smallest, largest = (format_size(int(series.fit.sizes[i])) for i in (0, -1))
     found = []
+    if series.fit.held_out.median > POOR:
+        found.append(
+            f"unseen sizes are missed by {series.fit.held_out.median:.0%} (median): lines do not describe these times"
+            " well; do not predict with them, or measure more sizes"
+        )
     if not series.is_latency_told:
         found.append(f"the latency is not told: at {smallest} it is less than half of the time; measure smaller sizes")
     if not series.is_bandwidth_told:

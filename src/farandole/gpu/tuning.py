@@ -18,6 +18,7 @@ memory kernels, tuner plugins and environment variables. What NCCL does then, it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ from farandole.gpu.graph import Graph, Machine, graphs
 Floats = NDArray[np.float64]
 US, GB = 1e-6, 1e9
 
-STEPS = {
+STEPS: dict[str, Callable[[int], int]] = {
     "all_reduce": lambda n: 2 * (n - 1),
     "reduce_scatter": lambda n: n - 1,
     "all_gather": lambda n: n - 1,
@@ -173,7 +174,7 @@ def _times(machine: Machine, collective: str, rate: Rate, size: Floats, shape: d
     if (rate.algorithm, rate.protocol, collective) == ("ring", "Simple", "all_reduce") and machine.hosts > 1:
         plateau = 1.9 if machine.generation == "volta" else 1.4
         latency *= np.where(size // (all_channels(shape) * machine.ranks) >= 64, plateau, 1.0)
-    return latency + size / bandwidth
+    return np.asarray(latency + size / bandwidth)
 
 
 def _is_enabled(machine: Machine, algorithm: str, protocol: str, shape: dict[str, Graph]) -> bool:
