@@ -208,7 +208,8 @@ def _names_the_victim(run: Run, error: dict[str, Any], victim_pid: int) -> bool:
         # Whose call is the odd one nobody can say; but the message must show that there is one.
         return len({tuple(state) for state in error["states"]}) > 1
     if error["error"] == "RendezvousError":  # either it died in the meeting, or it never came
-        return run.victim in {error["rank"], *(error["missing"] or ())} and len(error["missing"] or ()) < 2
+        # Whoever comes so late that the others have given up misses them all.
+        return run.victim in {error["rank"], *(error["missing"] or ())}
     if error["error"] == "PeerLostError" and error["pid"] != victim_pid:
         return False
     return run.victim in {error["peer"], error["first"]}

@@ -19,7 +19,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "exit": ("PeerLostError",),
     "exception": ("ClosedError", "PeerLostError"),  # closes on its way out, then ends
     # With calls in flight, which may be cut short, or meet other calls.
-    "close": ("ClosedError", "CommunicationError", "MismatchError"),
+    "close": ("ClosedError", "MismatchError"),
     "interrupt": ("CommunicationError", "ClosedError"),
     "stop for too long": ("TimeLimitError",),
     "late": ("TimeLimitError",),

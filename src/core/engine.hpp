@@ -6,6 +6,7 @@
 // that used it last. That is the only wait for readers there is; it also keeps ranks within two calls.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +38,9 @@ class Engine {
   // Tell the others that this rank will make no more calls.
   void leave();
 
+  // What ends a call by `interrupted` from now on is that this rank is closing the communicator.
+  void close() { closing_.store(true); }
+
   int rank() const { return rank_; }
   std::uint64_t call() const { return call_; }
   // What each rank is doing or, if the communicator is broken, was doing when it broke.
@@ -66,6 +70,7 @@ class Engine {
   std::vector<std::uint64_t> seen_;     // the last value seen of each rank's counter
   std::vector<std::uint64_t> checked_;  // the last call in which each rank's fingerprint was compared
   std::vector<bool> dead_;
+  std::atomic<bool> closing_{false};
   Clock::time_point next_look_{};
   std::optional<Clock::time_point> deadline_;  // of this call
 };

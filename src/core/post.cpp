@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include <sched.h>
 
@@ -122,7 +123,11 @@ void Post::begin(int peer, Incoming& incoming) {
     return;
   }
   if (!others) return;
-  incoming.aside = std::make_shared<std::vector<std::byte>>(incoming.header.bytes);
+  try {
+    incoming.aside = std::make_shared<std::vector<std::byte>>(incoming.header.bytes);
+  } catch (const std::bad_alloc&) {
+    return;  // it stays in its pipe, and holds up what comes after it, until somebody receives it or the time is up
+  }
   aside_.push_back({peer, incoming.header, incoming.aside, false, nullptr});
 }
 

@@ -68,22 +68,27 @@ void Progress::work() {
   }
 }
 
+void Progress::give_up() {
+  engine_.close();
+  giving_up_.store(true);
+}
+
 void Progress::stop(double limit_s) {
   auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_s));
   {
     std::unique_lock held(mutex_);
     stopping_ = true;
     if (in_call_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
-      giving_up_.store(true);  // this call holds up all others; it ends when it goes on
+      give_up();  // this call holds up all others; it ends when it goes on
       return;
     }
     changed_.wait_until(held, limit, [&] { return jobs_.empty(); });
-    if (!jobs_.empty()) giving_up_.store(true);
+    if (!jobs_.empty()) give_up();
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   while (!engine_mutex_.try_lock()) {
-    if (Clock::now() >= limit) giving_up_.store(true);
+    if (Clock::now() >= limit) give_up();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   closed_ = true;

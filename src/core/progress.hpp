@@ -45,6 +45,7 @@ class Progress {
   };
   Verdict carry_out(const Job& job, Patience patience, const std::function<bool()>& interrupted);
   void work();
+  void give_up();
 
   Engine& engine_;
   Patience foreground_, background_;

@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <stdexcept>
@@ -77,8 +78,9 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
 void Segment::break_with(int rank, int peer, Failure failure) const {
   auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
   if (head().claimed.exchange(1) == 0) {
+    auto differing = failure == Failure::mismatch ? first_to_differ() : 0;
     for (int each = 0; each < ranks_; ++each) {
-      auto call = line(each).entered.load(std::memory_order_acquire);
+      auto call = differing != 0 ? differing : line(each).entered.load(std::memory_order_acquire);
       snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
     }
     head().filled.store(1, std::memory_order_release);
@@ -96,12 +98,39 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
   }
 }
 
-Verdict Segment::broken() const {
-  auto packed = head().failure.load(std::memory_order_acquire);
-  return {static_cast<Failure>(packed & 0xffff), static_cast<int>(packed >> 16 & 0xffff) - 1};
+// The first call, of those that all ranks have entered and none has forgotten, in which their fingerprints differ; 0 for
+// none. A rank that needed nothing of the others may be further on when it is found out.
+std::uint64_t Segment::first_to_differ() const {
+  std::uint64_t least = UINT64_MAX, most = 0;
+  for (int each = 0; each < ranks_; ++each) {
+    auto entered = line(each).entered.load(std::memory_order_acquire);
+    least = std::min(least, entered);
+    most = std::max(most, entered);
+  }
+  // A rank that goes on meanwhile writes over the oldest.
+  for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= least; ++call) {
+    for (int each = 1; each < ranks_; ++each) {
+      if (line(each).fingerprint[call % kCalls] != line(0).fingerprint[call % kCalls]) return call;
+    }
+  }
+  return 0;
 }
 
-int Segment::broken_by() const { return static_cast<int>(head().failure.load(std::memory_order_acquire) >> 40 & 0xffff) - 1; }
+Verdict Segment::broken() const {
+  auto packed = head().failure.load(std::memory_order_acquire);
+  auto failure = static_cast<std::uint32_t>(packed & 0xffff);
+  auto peer = static_cast<int>(packed >> 16 & 0xffff) - 1;
+  if (packed == 0) return {};
+  // Another process has written it: what makes no sense is damage, and whose nobody knows.
+  bool is_sound = failure >= 1 && failure <= static_cast<std::uint32_t>(Failure::closed) && peer < ranks_;
+  if (!is_sound || (peer < 0 && failure != static_cast<std::uint32_t>(Failure::late))) return {Failure::interrupted, -1};
+  return {static_cast<Failure>(failure), peer};
+}
+
+int Segment::broken_by() const {
+  auto rank = static_cast<int>(head().failure.load(std::memory_order_acquire) >> 40 & 0xffff) - 1;
+  return rank < ranks_ ? rank : -1;
+}
 
 Segment::~Segment() {
   if (base_ != nullptr) munmap(base_, bytes_);

@@ -101,6 +101,8 @@ class Segment {
   std::size_t slot_bytes() const { return slot_bytes_; }
 
  private:
+  std::uint64_t first_to_differ() const;
+
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
   int ranks_;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,10 +56,10 @@ Plan all_reduce(std::int64_t length, std::uint64_t fingerprint) {
 }
 
 struct Rank {
-  Rank(std::shared_ptr<Segment> segment, int number)
-      : engine(segment, number, std::vector<int>(kRanks, -1), kBatch),
+  Rank(std::shared_ptr<Segment> segment, int number, std::vector<int> deaths)
+      : engine(segment, number, deaths, kBatch),
         progress(engine, kPatience, kPatience),
-        post(segment, number, std::vector<int>(kRanks, -1), kPatience) {}
+        post(segment, number, deaths, kPatience) {}
 
   void close(double limit_s) {
     progress.stop(limit_s);
@@ -144,7 +145,11 @@ void work(Rank& me, int number) {
 }
 
 // Every rank comes to an end: by what rank 0 does, and all others hear of it.
-Failure end(Rank& me, int number, int how) {
+Failure end(Rank& me, int number, int how, int death) {
+  if (number == 0 && how == 4) {  // as good as dead: it does nothing more, and its handle says so
+    eventfd_write(death, 1);
+    return Failure::lost;
+  }
   auto plan = all_reduce(3000, how == 1 && number == 0 ? 6 : 5);
   auto memory = values(number, 3000, 0), more = memory;
   std::vector<std::byte> room(100000);
@@ -182,19 +187,26 @@ void job(int how) {
   auto segment = std::make_shared<Segment>(fd, kRanks, kSlotBytes);
   ::close(fd);
   std::vector<std::unique_ptr<Rank>> ranks;
-  for (int number = 0; number < kRanks; ++number) ranks.push_back(std::make_unique<Rank>(segment, number));
+  int death = eventfd(0, EFD_CLOEXEC);
+  for (int number = 0; number < kRanks; ++number) {
+    std::vector<int> deaths(kRanks, -1);
+    if (number != 0) deaths[0] = death;
+    ranks.push_back(std::make_unique<Rank>(segment, number, deaths));
+  }
   on_all(ranks, work);
-  on_all(ranks, [how](Rank& me, int number) {
-    auto failure = end(me, number, how);
+  on_all(ranks, [how, death](Rank& me, int number) {
+    auto failure = end(me, number, how, death);
     if (how == 1) expect(failure == Failure::mismatch, "a mismatch is one on every rank");
     if (how >= 2) expect(failure != Failure::none, "a rank that closes is heard of");
+    if (how == 4) expect(failure == Failure::lost || failure == Failure::closed, "a rank that dies is lost");
   });
+  ::close(death);
 }
 
 }  // namespace
 
 int main() {
-  for (int how = 0; how < 4; ++how) {
+  for (int how = 0; how < 5; ++how) {
     job(how);
     std::printf("end %d: right\n", how);
   }

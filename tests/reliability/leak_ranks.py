@@ -33,7 +33,7 @@ def held() -> Held:
 
 def _sampled(count: int, cycle: Callable[[int], None]) -> list[Held]:
     """What is held after a few cycles that warm everything up, and then ``SAMPLES`` times until ``count``."""
-    for k in range(20):
+    for k in range(min(20, count)):
         cycle(k)
     samples = [held()]
     for sample in range(SAMPLES):

@@ -20,12 +20,13 @@ def _spawn(ranks: int, name: str) -> list[Any]:
     return spawn(ranks, f"{RANKS_PY}:{name}", timeout_s=40)
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", [1, 1001])
 def test_random_faults_make_nothing_hang_lie_or_leak(seed: int) -> None:
-    command = [sys.executable, str(CAMPAIGN), "--runs", "100", "--seed", str(seed), "--limit-s", "12", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    command = [sys.executable, str(CAMPAIGN), "--runs", "20", "--seed", str(seed), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stderr
-    assert sum(row["runs"] for row in json.loads(done.stdout).values()) > 0
+    assert sum(row["runs"] for row in json.loads(done.stdout).values()) == 20
 
 
 def test_calls_without_data_keep_ranks_together() -> None:
