@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from farandole.algorithms import build
 from farandole.cli import nccl
 from farandole.cli._app import application
 from farandole.cluster import load
+from farandole.cost import Rates, price
 
 PUBLISHED = Path(__file__).parents[2] / "benchmarks" / "published"
 
@@ -72,6 +74,34 @@ def test_what_was_calibrated_can_be_simulated_on() -> None:
     assert load(Path("made.toml")).ranks == 8
     simulated = as_json("simulate ring --cluster made.toml --size 32MiB")["time_s"]
     assert simulated == pytest.approx(379.4e-6, rel=0.1)
+
+
+def test_runs_of_ours_give_the_rates_of_farandole_cost() -> None:
+    rates = Rates(3e-6, 1 / 8e9, 1 / 20e9, 0.0)
+    rows = [
+        {"algorithm": name, "collective": collective, "ranks": 4, "size_bytes": size, "checked": True, "root": 0,
+         "dtype": "float32", "median_s": price(build(collective, name, 4), size, rates=rates).time_s}
+        for collective, name in (("all_reduce", "ring"), ("all_gather", "ring"), ("all_reduce", "recursive_doubling"))
+        for size in (1024 * 8**k for k in range(6))
+    ]  # fmt: skip
+    Path("run.json").write_text(json.dumps({"format": "farandole.run", "version": 1, "results": rows}))
+    result = run("calibrate run.json -o own.toml")
+    assert result.exit_code == 0, result.output
+    assert "farandole cost ALGORITHM -n 4 --alpha 3us --beta 125ps/B --gamma 50ps/B" in result.stdout
+    assert "overhead cannot be told from the others" in result.stdout
+    assert 'reduce = "20GB/s"' in Path("own.toml").read_text()
+    found = as_json("calibrate run.json")
+    alpha = next(p for p in found["parameters"] if p["name"] == "alpha_s")
+    assert (alpha["unit"], alpha["is_told"]) == ("s", True)
+    assert alpha["value"] == pytest.approx(3e-6, rel=1e-3)
+    assert found["rates"][0]["not_told"] == ["overhead_s"]
+
+
+def test_without_scipy_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    result = run(f"calibrate {PUBLISHED / 'a100-8-nccl.csv'}")
+    assert result.exit_code == 2
+    assert "pip install 'farandole[calibrate]'" in result.stderr
 
 
 def test_everything_can_be_kept_in_a_file() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "farandole calibrate all_reduce_perf.log",
     "farandole calibrate old.log --collective all_reduce --ranks 8",
-    "farandole run --ranks 4 --sizes 8:16MiB*8 --json > run.json && farandole calibrate run.json -o machine.toml",
+    "farandole run --ranks 4 --size 8:16MiB*8 --json > run.json && farandole calibrate run.json -o machine.toml",
     "farandole calibrate table.csv --json",
 )
 

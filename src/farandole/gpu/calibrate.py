@@ -20,7 +20,7 @@ import numpy as np
 from farandole.algorithms import REGISTRY
 from farandole.errors import UsageError
 from farandole.gpu.branches import BranchFit, fit_branches, is_labelled
-from farandole.gpu.fit import Errors, Fit, Floats, errors, fit_series, merged
+from farandole.gpu.fit import Errors, Fit, Floats, errors, fit_series, merged, scipy_optimize
 from farandole.gpu.pieces import Piece
 from farandole.gpu.rates import RatesFit, fit_rates
 from farandole.gpu.sweep import Point, Sweep
@@ -78,7 +78,11 @@ class Calibration:
 
 
 def calibrate(sweep: Sweep) -> Calibration:
-    """Fit whatever the sweep bears out; what it does not is said in ``refusal`` and ``notes``."""
+    """Fit whatever the sweep bears out; what it does not is said in ``refusal`` and ``notes``.
+
+    Raises UnsupportedError where SciPy is missing.
+    """
+    scipy_optimize()
     notes = list(sweep.notes)
     series = tuple(_fit_one(group, points) for group, points in sweep.series().items())
     by_call: dict[tuple[str, int], list[Point]] = {}
