@@ -18,7 +18,7 @@ LAYERS = (
     ("simulate",),
     ("_core", "run"),
     ("bench", "gpu", "show"),
-    ("advise",),
+    ("advise", "lab"),
     ("torch", "_torch_entry"),
     ("cli", "__main__"),
 )

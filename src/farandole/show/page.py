@@ -40,16 +40,26 @@ def page(
 
     Raises UsageError where a schedule or trace has too much for a page, or a trace is of another world.
     """
+    return filled(msgspec.json.encode(payload(schedule, report, trace, cluster, compare)).decode())
+
+
+def payload(
+    schedule: Schedule,
+    report: Report | None = None,
+    trace: Trace | Simulation | None = None,
+    cluster: Cluster | None = None,
+    compare: Run | Schedule | Trace | Simulation | None = None,
+) -> dict[str, Any]:
+    """The data of that page, as plain values."""
     runs = [Run(schedule, report, trace, cluster)]
     if compare is not None:
         runs.append(_second(runs[0], compare))
-    payload = {
+    return {
         "format": FORMAT,
         "version": VERSION,
         "made_by": f"farandole {__version__}",
         "runs": _told_apart([run_payload(run) for run in runs]),
     }
-    return filled(msgspec.json.encode(payload).decode())
 
 
 def _second(first: Run, compare: Run | Schedule | Trace | Simulation) -> Run:
