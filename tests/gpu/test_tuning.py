@@ -1,7 +1,8 @@
 """NCCL's own model says what NCCL itself has printed.
 
 The figures are from public logs: of NCCL 2.29.7 on two hosts of one GPU each (eunomia-bpf/nccl-eBPF, tuning tables and
-choices of its all_gather and broadcast runs), and of NCCL on 3 hosts of 8 H100 (NVIDIA/nccl issue 1453).
+choices of its all_gather and broadcast runs), of NCCL on 3 hosts of 8 H100 (NVIDIA/nccl issue 1453), and on 2 hosts of
+8 H800 (issue 1154).
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ def test_the_channels_of_known_machines_are_those_of_their_logs() -> None:
     assert (two_h100["ring"].channels, two_h100["ring"].bw_between) == (8, 45.0)
     one_a100 = graphs(machine_of(parse("dgx-a100:1"), "ampere"))
     assert (one_a100["ring"].channels, one_a100["ring"].bw_inside) == (12, 20.0)
+
+
+def test_the_tree_on_two_hosts_of_h800_has_the_bandwidth_that_nccl_prints() -> None:
+    machine = Machine(2, 8, "hopper", "nvlink", 8 * 20.6, 8, 48.0)
+    found = {(rate.algorithm, rate.protocol): rate.bandwidth for rate in rates(machine, "all_reduce")}
+    assert round(found["tree", "Simple"] / 1e9, 1) == 68.8
 
 
 def test_nvls_on_one_host_of_h100_reaches_what_is_generally_measured() -> None:

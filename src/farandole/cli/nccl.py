@@ -112,11 +112,11 @@ def _print(collective: str, cluster: str, machine: Machine, shape: dict[str, Gra
     from farandole.bandwidth import FACTORS, algbw, bus_factor  # noqa: PLC0415 - loads NumPy
 
     print_text(f"{collective} on {counted(machine.ranks, 'rank')} of {cluster}: NCCL by its own model, computed")
-    between = f", {machine.nics} NICs of {machine.nic_bw:g} GB/s a host" if machine.hosts > 1 else ""
+    between = f", {counted(machine.nics, 'NIC')} of {machine.nic_bw:g} GB/s a host" if machine.hosts > 1 else ""
     print_text(f"as NCCL rates it: {machine.generation}, {machine.gpu_bw:.4g} GB/s of {machine.link} a GPU{between}")
     for name, graph in shape.items():
         outside = f", {graph.bw_between:g} between hosts" if machine.hosts > 1 else ""
-        print_text(f"{name:5} {graph.channels} channels of {graph.bw_inside:g} GB/s{outside}")
+        print_text(f"{name:5} {counted(graph.channels, 'channel')} of {graph.bw_inside:g} GB/s{outside}")
     factor = bus_factor(collective, machine.ranks)
     print_text("")
     print_table(
