@@ -25,7 +25,11 @@ from farandole.cluster import parse
 from farandole.errors import CommunicationError, FarandoleError, FormatError
 from farandole.export.json import read_schedule, schedule_to_json
 from farandole.export.perfetto import from_perfetto, to_perfetto
+from farandole.gpu import nccl_tests
+from farandole.gpu.sweep import parse_ours
 from farandole.run import wire
+from farandole.run.choices import agreed
+from farandole.run.profile import FORMAT, VERSION, read_profile
 from farandole.simulate import predict
 from farandole.units import parse_bandwidth, parse_sizes, parse_time, parse_time_per_byte
 from farandole.verify import verify_schedule
@@ -140,13 +144,47 @@ def _examples() -> Iterator[tuple[str, Target]]:
     )  # fmt: skip
     errors = (wire.GarbageError, wire.HangUpError)
     yield "wire", Target(_wire, tuple(msgspec.json.encode(m) for m in messages), errors)
+    points = [{"size_bytes": 64, "algorithm": "ring", "default": "direct", "measured": []}]
+    machine = {"cpu": "a processor", "cores": 2}
+    profile = {"format": FORMAT, "version": VERSION, "machine": machine,
+               "tables": [{"collective": "all_reduce", "ranks": 2, "points": points}]}  # fmt: skip
+    yield "profile", Target(read_profile, (msgspec.json.encode(profile),))
+    word = {"source": "a file", "cores": 2, "steps": {"all_reduce": [[0, "ring"], [64, "direct"]]}}
+    said = ({"remark": "none"}, {"remark": "none", "facts": {"path": "x"}}, word)
+    yield "choices", Target(_choices, tuple(map(msgspec.json.encode, said)))
+    row = {
+        "library": "gloo",
+        "collective": "all_reduce",
+        "ranks": 2,
+        "size_bytes": 64,
+        "median_s": 1e-5,
+        "dtype": "int8",
+    }
+    ours = {"format": "farandole.bench", "version": 1, "results": [row]}
+    yield "measured", Target(lambda data: parse_ours(data.decode(errors="replace")), (msgspec.json.encode(ours),))
+    yield "nccl-tests", Target(_nccl_tests, (NCCL_TESTS.encode(),), is_json=False)
     words = (
         b"size 8:128MiB*4", b"bandwidth 100Gbit/s", b"time 1.5ms", b"per-byte 20ps/B", b"cluster hosts:2x4@1GB/s,1us",
-        b"algorithm torus:sides=2x2", b"algorithm hierarchical:levels=2x2,inside=ring", b"algorithm ring:order=3.1.2.0",
+        b"algorithm torus:sides=2x2", b"algorithm hierarchical:levels=2x2,inside=ring", b"algorithm ring:order=3,1,2,0",
     )  # fmt: skip
     yield "text", Target(_text, words, (FarandoleError,), is_json=False)
 
 
+def _choices(data: bytes) -> object:
+    return agreed(data.decode(errors="replace"), 2, 2)
+
+
+def _nccl_tests(data: bytes) -> object:
+    return nccl_tests.parse(data.decode(errors="replace"))
+
+
+NCCL_TESTS = """# Collective test starting: all_reduce_perf
+#  Rank  0 Group  0 Pid  7 on host device  0 [0x00] NVIDIA A100
+#  Rank  1 Group  0 Pid  8 on host device  1 [0x01] NVIDIA A100
+#     size    count    type  redop  root   time   algbw   busbw #wrong   time   algbw   busbw #wrong
+#      (B)    (elements)                     (us)  (GB/s)  (GB/s)          (us)  (GB/s)  (GB/s)
+ 1048576  262144  float  sum  -1  71.85  14.59  21.89  0  70.00  14.98  22.47  0
+"""
 TOML = """
 format = "farandole-cluster"
 version = 1

@@ -19,6 +19,7 @@ from farandole.collectives import collective as find_collective
 from farandole.errors import FormatError
 
 OURS = ("farandole.run", "farandole.bench")
+LIMIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,15 @@ def read_sweep(path: Path, collective: str = "", ranks: int = 0) -> Sweep:
     from farandole.gpu import nccl_tests, table  # noqa: PLC0415 - both make points
 
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(LIMIT_BYTES + 1)
+        text = data.decode()
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not text: {error}", path=str(path)) from error
+    if len(data) > LIMIT_BYTES:
+        raise FormatError(f"{path}: a file of measured times may have {LIMIT_BYTES:,} bytes at most", path=str(path))
     if collective:
         find_collective(collective)
     try:
@@ -92,7 +97,7 @@ def parse_ours(text: str) -> Sweep:
 
     try:
         whole = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from error
     kind = whole.get("format")
     if kind not in OURS or whole.get("version") != 1 or not isinstance(whole.get("results"), list):
@@ -107,7 +112,7 @@ def parse_ours(text: str) -> Sweep:
         try:
             point = _ours(row, kind)
             is_right = bool(row.get("checked", True))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise FormatError(f"result {number} lacks or garbles {error}", result=number) from error
         if is_right and point.size_bytes > 0 and point.time_s > 0:
             points.append(point)

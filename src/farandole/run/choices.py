@@ -106,9 +106,13 @@ def agreed(word: str, ranks: int, cores: int) -> Choices:
 
     Raises FormatError, the same on all of them, where rank 0 could not read its profile.
     """
-    said = msgspec.json.decode(word, type=_Word)
+    try:
+        said = msgspec.json.decode(word, type=_Word)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(f"rank 0's profile: what it says of it is garbled: {error}") from None
     if said.error:
-        raise FormatError(f"rank 0's profile: {said.error}", **said.facts)
+        facts = {name: fact for name, fact in said.facts.items() if name not in {"self", "message"}}
+        raise FormatError(f"rank 0's profile: {said.error}", **facts)
     if not said.source:
         return Choices(ranks, {}, remark=said.remark)
     remark = cores_misfit(said.cores, cores)
