@@ -54,6 +54,7 @@ def reduced(parts: list[Tensor], op: str) -> Tensor | None:
     if dtype == torch.bool:
         as_one = {
             "SUM": torch.logical_or,
+            "PREMUL_SUM": torch.logical_or,
             "MAX": torch.logical_or,
             "PRODUCT": torch.logical_and,
             "MIN": torch.logical_and,
@@ -64,7 +65,7 @@ def reduced(parts: list[Tensor], op: str) -> Tensor | None:
     wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
     table = torch.stack([part.to(wide) for part in parts])
     if op == "PREMUL_SUM":
-        return (2 * table.sum(0)).to(dtype) if dtype.is_floating_point else None
+        return (2 * table.sum(0)).to(dtype)
     if op == "AVG":
         total = table.sum(0)
         whole = not (dtype.is_floating_point or dtype.is_complex)

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from farandole.slots import SlotProgram
+from farandole.slots import INPUT, SlotProgram
 from farandole.verify.report import Problem
 
 CALLS_KEPT = 4  # fingerprints of a rank's last calls
@@ -53,22 +53,31 @@ Table = NDArray[np.int64]
 class ModelCall:
     """One call: the programs of all ranks, through how many slices they go, and its name.
 
-    Ranks make the same call if the names are equal.
+    Ranks make the same call if the names are equal. ``is_in_place`` says that outputs lie over the inputs, which
+    matters where ranks read the inputs of others: such a call ends for a rank when all have ended it.
     """
 
     name: str
     programs: Sequence[SlotProgram]
     slices: int = 1
     is_barrier: bool = False
+    is_in_place: bool = False
+
+    @property
+    def shares_inputs(self) -> bool:
+        """Whether any rank reads the input of another."""
+        steps = (step for program in self.programs for step in program.steps)
+        return any(operand.rank >= 0 and operand.place == INPUT for step in steps for operand in step.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """What a rank does between two looks at the others' counters.
 
-    ``waits`` and ``reuse`` are the counters that it waits for, as (rank, value); ``reads`` the values that it takes
-    from others' slots, as (rank, set, place, stage that wrote it); ``writes`` what it writes, as (set, place).
-    ``announces`` is its counter afterwards; -1 where that stays as it was.
+    ``waits`` and ``reuse`` are the counters that it waits for, as (rank, value). ``reads`` are the values that it takes
+    from others' slots, as (rank, set, place, stage that wrote it), or inputs, as (rank, INPUT, chunk, INPUT).
+    ``writes`` is what it writes, as (set, place), or over its own input, as (INPUT, chunk). ``announces`` is its
+    counter afterwards; -1 where that stays as it was.
     """
 
     call: int
@@ -116,16 +125,18 @@ def actions(calls: Sequence[ModelCall], rank: int, batch: int) -> list[Action]:
                 for i in range(slices):
                     where = (number, first + i, stage)
                     used = half * batch + i
-                    before, after = _accesses(program, stage, used, written)
+                    before, after = _accesses(program, stage, used, written, call.is_in_place)
                     waits = [(peer, done - slices + i + 1) for peer in program.waits[stage]]
                     reuse = [(peer, batch_end[half]) for peer in others] if stage == i == 0 else []
                     told = done + i + 1 if program.announces[stage] else -1
                     todo.append(Action(*where, False, tuple(waits), tuple(reuse), *before, told))
-                    if after[0]:
-                        todo.append(Action(*where, reads=after[0]))
+                    if after[0] or after[1]:
+                        todo.append(Action(*where, reads=after[0], writes=after[1]))
                 done += slices
             batch_end[half] = done
             batches += 1
+        if call.shares_inputs:  # the caller may write to its input from then on
+            todo.append(Action(number, call.slices - 1, program.stages, waits=tuple((peer, done) for peer in others)))
     return todo
 
 
@@ -143,7 +154,7 @@ _Writes = tuple[tuple[int, int], ...]
 
 
 def _accesses(
-    program: SlotProgram, stage: int, used: int, written: Sequence[dict[int, list[int]]]
+    program: SlotProgram, stage: int, used: int, written: Sequence[dict[int, list[int]]], is_in_place: bool
 ) -> tuple[tuple[_Reads, _Writes], tuple[_Reads, _Writes]]:
     """The reads of others' slots and the writes of a stage, before and after its announcement.
 
@@ -157,11 +168,17 @@ def _accesses(
         for operand in step.operands:
             if operand.rank < 0:
                 continue
+            if operand.place == INPUT:
+                if operand.rank != program.rank:
+                    reads.append((operand.rank, INPUT, step.chunk, INPUT))
+                continue
             earlier = [s for s in written[operand.rank].get(operand.place, ()) if s < stage]
             if operand.rank != program.rank or not earlier:  # what it has written itself, it finds there
                 reads.append((operand.rank, used, operand.place, max(earlier, default=-1)))
         if step.place >= 0:
             writes.append((used, step.place))
+        if is_in_place and step.to_output and [o.rank for o in step.operands] != [INPUT]:
+            writes.append((INPUT, step.chunk))  # its own chunk alone is there already
     (reads, writes), (late_reads, late_writes) = parts
     return (tuple(reads), tuple(writes)), (tuple(late_reads), tuple(late_writes))
 
@@ -241,6 +258,8 @@ def _reached(todo: Sequence[Action], value: int) -> int:
 
 def _window(todo: Sequence[Action], reader: Action, used: int, place: int, stage: int) -> tuple[int, int]:
     """The positions of a rank between which a place of it holds what ``reader`` is to read."""
+    if used == INPUT:
+        return _input_window(todo, reader, place)
     low, high = _NEVER, -1
     for i, action in enumerate(todo):
         if (used, place) in action.writes and (action.call, action.slice, action.stage) == (
@@ -252,6 +271,13 @@ def _window(todo: Sequence[Action], reader: Action, used: int, place: int, stage
         elif low != _NEVER and _overwrites(action, reader.call, used, place):
             return low, 2 * i
     return low, high
+
+
+def _input_window(todo: Sequence[Action], reader: Action, chunk: int) -> tuple[int, int]:
+    """The same for a chunk of its input: from its entering the call to its leaving, or its writing over the chunk."""
+    mine = [(i, action) for i, action in enumerate(todo) if action.call == reader.call]
+    over = [i for i, action in mine if action.slice == reader.slice and (INPUT, chunk) in action.writes]
+    return (2 * (mine[0][0] + 1), 2 * min([*over, mine[-1][0]])) if mine else (_NEVER, -1)
 
 
 def _overwrites(action: Action, call: int, used: int, place: int) -> bool:
