@@ -82,6 +82,21 @@ def test_a_fit_that_misses_unseen_sizes_says_that_it_is_not_to_be_used() -> None
     assert any("do not predict with them" in text for text in warnings(found))
 
 
+@pytest.mark.parametrize(("per_byte_s", "is_told"), [(1 / 50e9, True), (1 / 50e12, False)])
+def test_additions_are_what_a_reduce_scatter_takes_longer_than_an_all_gather(per_byte_s: float, is_told: bool) -> None:
+    sizes = [1024 * 4**k for k in range(10)]
+    wobble = [1.01, 0.99] * 5
+    points = [
+        Point("in place", collective, 8, size, (2e-5 + size / 100e9 + more * size * 7 / 8) * off)
+        for collective, more in (("all_gather", 0.0), ("reduce_scatter", per_byte_s))
+        for size, off in zip(sizes, wobble, strict=True)
+    ]
+    (found,) = calibrate(Sweep("nccl-tests", tuple(points))).reductions
+    assert found.is_told == is_told
+    if is_told:
+        assert found.per_byte_s == pytest.approx(per_byte_s, rel=0.1)
+
+
 def test_too_few_sizes_have_no_parameters_and_say_why() -> None:
     found = calibrate(read_sweep(PUBLISHED / "a100-16-nccl.csv"))
     assert not found.has_parameters

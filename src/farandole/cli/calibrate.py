@@ -111,6 +111,12 @@ def _print(file: Path, found: Calibration) -> None:
         _print_branches(call, branches)
     for call, rates in found.rates:
         _print_rates(call, rates)
+    for each in found.reductions:
+        told = "" if each.is_told else ", which is less than the fits are off: not told"
+        print_text(
+            f"\nreduction on {each.ranks} ranks, {each.series}: --gamma {each.per_byte_s * 1e12:.4g}ps/B, from the"
+            f" reduce_scatter beside the all_gather{told}"
+        )
     for note in found.notes:
         print_text(f"note: {note}")
 

@@ -50,6 +50,20 @@ class SeriesFit:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduction:
+    """The time per byte that a rank reduces, from a reduce_scatter beside an all_gather of the same bytes.
+
+    Both move (n-1)/n of the buffer; what the reduce_scatter takes longer at the largest size that both have is put
+    down to the additions. It is told only if that is more than the two fits are off on sizes that they have not seen.
+    """
+
+    series: str
+    ranks: int
+    per_byte_s: float
+    is_told: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """What a sweep bears out."""
 
@@ -57,6 +71,7 @@ class Calibration:
     series: tuple[SeriesFit, ...]
     branches: tuple[tuple[tuple[str, int], BranchFit], ...]
     rates: tuple[tuple[tuple[str, int], RatesFit], ...]
+    reductions: tuple[Reduction, ...]
     notes: tuple[str, ...]
 
     @property
@@ -102,7 +117,23 @@ def calibrate(sweep: Sweep) -> Calibration:
         fit, note = _rates_or_note(some)
         notes += note
         rates += [(("+".join(dict.fromkeys(point.collective for point in some)), ranks), fit)] if fit else []
-    return Calibration(sweep.kind, series, tuple(branches), tuple(rates), tuple(notes))
+    return Calibration(sweep.kind, series, tuple(branches), tuple(rates), reductions(series), tuple(notes))
+
+
+def reductions(series: Sequence[SeriesFit]) -> tuple[Reduction, ...]:
+    """What reducing costs, for every series that has a reduce_scatter and an all_gather on as many ranks."""
+    fits = {each.group: each.fit for each in series if each.fit}
+    found = []
+    for (name, collective, ranks), scattered in fits.items():
+        gathered = fits.get((name, "all_gather", ranks))
+        if collective != "reduce_scatter" or gathered is None:
+            continue
+        size = min(scattered.sizes[-1], gathered.sizes[-1])
+        longer, whole = (float(fit.model.times(size)[0]) for fit in (scattered, gathered))
+        noise = (scattered.held_out.median + gathered.held_out.median) * whole
+        per_byte = max(longer - whole, 0.0) / (size * (ranks - 1) / ranks)
+        found.append(Reduction(name, ranks, float(per_byte), bool(longer - whole > noise)))
+    return tuple(found)
 
 
 def _rates_or_note(points: Sequence[Point]) -> tuple[RatesFit | None, list[str]]:

@@ -8,7 +8,7 @@ from farandole.algorithms import REGISTRY, build
 from farandole.bandwidth import bus_factor
 from farandole.cost import Rates, price
 from farandole.gpu.branches import BranchFit
-from farandole.gpu.calibrate import Calibration, SeriesFit
+from farandole.gpu.calibrate import Calibration, Reduction, SeriesFit
 from farandole.gpu.fit import Errors
 from farandole.gpu.pieces import Piece
 from farandole.gpu.rates import NAMES, RatesFit
@@ -29,6 +29,7 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
         "parameters": [
             *(parameter for each in calibration.series for parameter in parameters(each)),
             *(parameter for call, fit in calibration.rates for parameter in rate_parameters(call, fit)),
+            *(reduction_parameter(each) for each in calibration.reductions),
         ],
         "in_sample_error": _plain(calibration.in_sample()),
         "held_out_error": _plain(calibration.held_out()),
@@ -66,6 +67,14 @@ def rate_parameters(call: tuple[str, int], fit: RatesFit) -> list[dict[str, Any]
          "series": "", "collective": call[0], "ranks": call[1]}
         for name in NAMES
     ]  # fmt: skip
+
+
+def reduction_parameter(reduction: Reduction) -> dict[str, Any]:
+    """The time per byte reduced, from a reduce_scatter beside an all_gather."""
+    return {
+        "name": "reduction", "value": reduction.per_byte_s, "unit": "s/B", "is_told": reduction.is_told,
+        "series": reduction.series, "collective": "reduce_scatter", "ranks": reduction.ranks,
+    }  # fmt: skip
 
 
 def cost_options(rates: Rates) -> str:
