@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import farandole
-from farandole.errors import FarandoleError
+from farandole.errors import FarandoleError, MismatchError
 
 TIMEOUT_S = 20.0
 LARGE = 200_000  # elements: far more than a pipe holds
@@ -49,6 +49,17 @@ def calls_without_data_do_not_let_a_rank_run_away() -> None:
             for _ in range(9):
                 c.all_reduce(np.empty(0))
             assert value[0] == k
+
+
+def a_mismatch_that_is_noticed_a_call_later() -> str:
+    """Both ranks take themselves for the root, need nothing of each other, and go on; the error's message."""
+    with _init() as c:
+        c.broadcast(np.ones(5), c.rank)
+        try:
+            c.all_reduce(np.ones(3))
+        except MismatchError as error:
+            return str(error)
+    return ""
 
 
 def different_calls_without_data() -> tuple[str, Any]:
