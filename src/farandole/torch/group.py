@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from farandole.run.start import connect
-from farandole.torch import devices
+from farandole.torch import devices, inner
 from farandole.torch.channel import Channel
 from farandole.torch.choice import Options, choices
 from farandole.torch.collectives import Collectives
@@ -67,7 +67,7 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others: dict[str, Any] = {}
         self._name = ""
         self._description = "undefined"
-        self._face = Face("farandole")
+        self._face = inner.add_to(self) or Face("farandole")
 
     # PyTorch's Python asks for the properties, its C++ for the methods.
     @property
@@ -215,7 +215,7 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others.clear()
 
 
-keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face)
+keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face, inner.Inner)
 
 
 def create(settings: Any, options: Any) -> ProcessGroup:

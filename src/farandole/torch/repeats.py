@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import profiler
@@ -25,12 +27,36 @@ _SUM: Any = dist.ReduceOp.SUM
 _UNSET: timedelta = dist.AllreduceOptions().timeout
 
 
+class Done(Work):
+    """A call on one tensor that is done. It keeps nobody's tensor alive, and may serve another call later."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        super().__init__(())
+
+    def reuse(self, tensor: Tensor) -> Done:
+        """Be the work of another call."""
+        self._tensor = weakref.ref(tensor)
+        self._future = None
+        return self
+
+    @property
+    def tensors(self) -> Sequence[Tensor]:
+        """The tensor, as long as anybody has it."""
+        tensor = self._tensor()
+        return () if tensor is None else [tensor]
+
+    @tensors.setter
+    def tensors(self, tensors: Sequence[Tensor]) -> None:
+        pass
+
+
 class Repeats:
     """The calls of a group that can be made again in short."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._done = Work(())
+        self._done = Done(torch.empty(0))
         self._unshared = sys.getrefcount(self._done)
 
     def learn(self, what: str, source: Tensor, target: Tensor, work: Work) -> None:
@@ -48,7 +74,7 @@ class Repeats:
         if known is None or not _is_simple(opts, reduces=True):
             return None
         at = _address(tensor)
-        return None if at is None else self._repeat(known, at, at, tensors)
+        return None if at is None else self._repeat(known, at, at, tensor)
 
     def from_to(self, what: str, source: Tensor, target: Tensor, opts: Any, *, reduces: bool = False) -> Work | None:
         """A collective from one tensor to another, as ``in_place``."""
@@ -62,9 +88,9 @@ class Repeats:
             return None
         if first < second + known[0].output_bytes and second < first + known[0].input_bytes:
             return None
-        return self._repeat(known, first, second, [target])
+        return self._repeat(known, first, second, target)
 
-    def _repeat(self, known: tuple[Planned | None, str], source: int, target: int, tensors: Sequence[Tensor]) -> Work:
+    def _repeat(self, known: tuple[Planned | None, str], source: int, target: int, tensor: Tensor) -> Work:
         channel = self._channel
         planned, channel.last_algorithm = known
         if planned is not None:
@@ -72,9 +98,8 @@ class Repeats:
             cast("Engine", channel.engine).run(planned, source, target, channel.timeout_s)
         # The work of a call that is done serves the next one, if nobody has kept it.
         if sys.getrefcount(self._done) != self._unshared:
-            self._done = Work(tensors)
-        self._done.reuse(tensors)
-        return self._done
+            self._done = Done(tensor)
+        return self._done.reuse(tensor)
 
 
 def _is_watched() -> bool:

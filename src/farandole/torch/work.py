@@ -63,11 +63,6 @@ class Work(dist.Work):
         if natives:
             self._lock = threading.Lock()
 
-    def reuse(self, tensors: Sequence[Tensor]) -> None:
-        """Be the work of another call that is done, from the beginning."""
-        self.tensors = tensors
-        self._future = None
-
     @property
     def pending(self) -> Sequence[_core.Work]:
         """What the engine may still be doing for it."""

@@ -1,0 +1,78 @@
+"""The backend inside a group, for PyTorch's C++ where that asks a group for the backend of a device.
+
+Newer versions of PyTorch (from 2.14) let a backend be written in Python. Ours passes every call on to the group, so
+that there is one way in. Older ones have no such thing: there, a few compiled callers find no backend, and say so.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch._C import _distributed_c10d as c10d_core
+
+# The group's methods that the inner backend has too, under the same names.
+_PASSED_ON = (
+    "abort", "all_gather_single", "all_gather_single_coalesced", "all_to_all_single", "allgather",
+    "allgather_coalesced", "allreduce", "allreduce_coalesced", "alltoall", "barrier", "broadcast", "gather", "recv",
+    "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_single_coalesced",
+    "scatter", "send", "set_timeout", "shutdown",
+)  # fmt: skip
+_ABILITIES = (
+    "supports_coalescing", "supports_reconfigure", "supports_shrinking", "supports_splitting",
+    "supports_time_estimate", "supports_window",
+)  # fmt: skip
+
+
+def add_to(group: Any) -> Any:
+    """The backend inside a group of ours, for the CPU; None where PyTorch has no backends in Python.
+
+    Whoever has the group keeps it, since PyTorch does not.
+    """
+    try:
+        made = Inner(group)
+    except TypeError:
+        return None
+    kind = torch.distributed.ProcessGroup.BackendType.CUSTOM
+    group._set_default_backend(kind)  # noqa: SLF001
+    group._register_backend(torch.device("cpu"), kind, made)  # noqa: SLF001
+    return made
+
+
+class Inner(c10d_core.Backend):
+    """Every call goes to the group."""
+
+    def __init__(self, group: Any) -> None:
+        """TypeError where PyTorch has no backends in Python."""
+        super().__init__(group.rank(), group.size())
+        self.group = weakref.ref(group)
+
+    def getBackendName(self) -> str:  # noqa: N802, D102
+        return "farandole"
+
+    def name(self) -> str:
+        """The backend's name."""
+        return "farandole"
+
+    def recvAnysource(self, tensors: Any, tag: int) -> Any:  # noqa: N802
+        """As the group's ``recv_anysource``."""
+        return self.group().recv_anysource(tensors, tag)  # type: ignore[union-attr]
+
+    def supports_tensor_alloc(self, _: Any) -> bool:
+        """Whether it makes the memory of tensors."""
+        return False
+
+
+def _passed_on(name: str) -> Any:
+    def method(self: Inner, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.group(), name)(*arguments, **named)
+
+    method.__name__, method.__doc__ = name, f"As the group's ``{name}``."
+    return method
+
+
+for _name in _PASSED_ON:
+    setattr(Inner, _name, _passed_on(_name))
+for _name in _ABILITIES:  # PyTorch looks for these on the class, for ever if they are not there
+    setattr(Inner, _name, property(lambda _: False))
