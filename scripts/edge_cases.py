@@ -22,7 +22,7 @@ from edge_case_list import AREAS, Case, cases
 
 BACKENDS = ("gloo", "farandole")
 PAGE = Path(__file__).parents[1] / "docs" / "edge_cases.md"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
 CASE_LIMIT_S = 60.0
 HEAD = """# Edge cases, on Gloo and on farandole
 

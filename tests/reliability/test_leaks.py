@@ -11,7 +11,7 @@ import pytest
 from farandole.run.spawn import spawn
 
 RANKS_PY = str(Path(__file__).with_name("leak_ranks.py"))
-COUNT = 60
+COUNT = 45
 MOST_KIB_PER_CYCLE = 4  # a segment is 500 times that
 
 

@@ -34,7 +34,7 @@ def test_the_examples_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_what_is_bent_is_read_or_refused_in_our_words(name: str, data: st.DataObject) -> None:
     target = TARGETS[name]

@@ -17,7 +17,7 @@ RANKS_PY = str(Path(__file__).with_name("wall_ranks.py"))
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, or mount")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_nonsense_in_the_shared_memory_makes_no_rank_crash_or_hang(seed: int) -> None:
     outcomes = spawn_all(3, f"{RANKS_PY}:scribble", {"seed": seed}, timeout_s=40)
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [(0, "")] * 3, outcomes
