@@ -75,7 +75,7 @@ def traces(key: str) -> list[Any]:
         listing("/dev/shm"),  # noqa: S108 - only looked at
         [name for name in listing("/tmp") if "farandole" in name],  # noqa: S108
         threading.active_count(),
-        [name for name in names if name.encode().replace(b"@", b"\0") == rendezvous._address(key)],
+        [name for name in names if name.encode().replace(b"@", b"\0") == rendezvous.address_of(key)],
     ]
 
 
@@ -118,7 +118,7 @@ def knock(key: str) -> None:
 
 def connect(connection: socket.socket, key: str) -> None:
     """Connect as soon as there is someone to connect to."""
-    while connection.connect_ex(rendezvous._address(key)) != 0:
+    while connection.connect_ex(rendezvous.address_of(key)) != 0:
         os.sched_yield()
 
 
@@ -135,7 +135,7 @@ def false_host(key: str, *answers: tuple[bytes, int]) -> Iterator[None]:
             connection.recv(wire.MESSAGE_BYTES)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(rendezvous._address(key))
+        listener.bind(rendezvous.address_of(key))
         listener.listen()
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <utility>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include "engine.hpp"
@@ -75,6 +76,24 @@ void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
   }
 }
 
+// Bytes that a call writes for other ranks to read, and reads of what they have written.
+std::tuple<std::uint64_t, std::uint64_t> traffic(const Plan& plan, int rank) {
+  std::int64_t sent = 0, received = 0;
+  for (auto& step : plan.steps) {
+    std::int64_t elements = 0;
+    for (std::int64_t slice = 0; slice < plan.slices && step.limit > slice * plan.stride; ++slice) {
+      elements += std::min(step.length, step.limit - slice * plan.stride);
+    }
+    if (step.place >= 0) sent += elements * (step.is_partial != 0 ? plan.partial_itemsize : plan.itemsize);
+    for (std::int64_t i = 0; i < step.operands; ++i) {
+      auto& operand = plan.operands[static_cast<std::size_t>(step.first_operand + i)];
+      if (operand.rank == kInput || operand.rank == rank) continue;
+      received += elements * (operand.is_partial != 0 ? plan.partial_itemsize : plan.itemsize);
+    }
+  }
+  return {static_cast<std::uint64_t>(sent), static_cast<std::uint64_t>(received)};
+}
+
 // Ctrl-C and other signals, while Python waits for C++ with the interpreter lock released.
 bool interrupted() {
   nb::gil_scoped_acquire held;
@@ -82,12 +101,18 @@ bool interrupted() {
 }
 const std::function<bool()> kInterrupted = interrupted;
 
+// How often this process, or those it was forked from, have been forked. A child has none of its parent's threads, nor
+// the segment; locks may be held for good. So what was made before a fork is refused, not tried, and asking costs nothing.
+std::atomic<unsigned> forks{0};
+
 using Outcome = std::tuple<int, int>;  // (failure, peer); (0, -1) where all went well
 
 Outcome outcome(Verdict verdict) {
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return {static_cast<int>(verdict.failure), verdict.peer};
 }
+
+const Outcome kForked{static_cast<int>(Failure::forked), -1};
 
 const std::byte* bytes_at(std::uintptr_t address) { return reinterpret_cast<const std::byte*>(address); }
 std::byte* room_at(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
@@ -184,10 +209,11 @@ class Work {
  public:
   Work(std::shared_ptr<Task> task, std::shared_ptr<Message> message) : task_(std::move(task)), message_(std::move(message)) {}
 
-  bool done() const { return task_->done(); }
-  Outcome verdict() const { return outcome(task_->verdict()); }
+  bool done() const { return is_of_a_fork() || task_->done(); }
+  Outcome verdict() const { return is_of_a_fork() ? kForked : outcome(task_->verdict()); }
   // False if it is not done in time.
   bool wait(double timeout_s) const {
+    if (is_of_a_fork()) return true;
     auto deadline = after(timeout_s);
     while (true) {
       {
@@ -207,8 +233,11 @@ class Work {
   }
 
  private:
+  bool is_of_a_fork() const { return forks.load(std::memory_order_relaxed) != forks_; }
+
   std::shared_ptr<Task> task_;
   std::shared_ptr<Message> message_;
+  unsigned forks_ = forks.load();
 };
 
 // One rank's side of a communicator.
@@ -222,7 +251,9 @@ class Runner {
         set_bytes_(slot_bytes / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
         engine_(segment_, rank, process_fds, batch),
         progress_(std::make_unique<Progress>(engine_, patience(foreground), patience(background))),
-        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {}
+        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {
+    introduce(segment_->flight(rank));
+  }
 
   ~Runner() {
     if (is_of_a_fork()) {
@@ -240,17 +271,22 @@ class Runner {
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
-                             std::int64_t divisor, bool streams, std::uint64_t fingerprint, std::string text) const {
+                             std::int64_t divisor, bool streams, std::uint64_t fingerprint, std::string text, std::uint64_t size_bytes) const {
     auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
                                             rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, streams,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), set_bytes_);
+    static std::atomic<std::uint64_t> plans{0};
+    plan->id = ++plans;
+    plan->bytes = size_bytes;
+    std::tie(plan->sent, plan->received) = traffic(*plan, rank_);
     return plan;
   }
 
   Outcome run(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
+    if (is_of_a_fork()) return kForked;
     Verdict verdict;
     {
       Released released;
@@ -262,6 +298,7 @@ class Runner {
   // As run, on two arrays. (-1, -1), and nothing done, where they are not plain memory of the right size.
   Outcome run_arrays(const Plan& plan, nb::handle input, nb::handle output, std::int64_t input_bytes, std::int64_t output_bytes,
                      double timeout_s) {
+    if (is_of_a_fork()) return kForked;
     Memory from(input, input_bytes, false), to(output, output_bytes, true);
     if (!from.fits() || !to.fits() || !from.is_or_is_apart_from(to)) return {-1, -1};
     Verdict verdict;
@@ -274,6 +311,7 @@ class Runner {
 
   // As run; also the records of what was done when, packed: src/core/recording.hpp has their fields.
   std::tuple<Outcome, nb::bytes> run_traced(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
+    if (is_of_a_fork()) return {kForked, nb::bytes("", 0)};
     Recording recording(records_of(plan, segment_->ranks(), batch_));
     Verdict verdict;
     {
@@ -287,6 +325,7 @@ class Runner {
 
   // The caller keeps the plan, and the memory, until the work is done.
   Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object conclude) {
+    if (is_of_a_fork()) return refused(nullptr);
     auto task = std::make_shared<Task>(callback(std::move(conclude)));
     nb::gil_scoped_release released;
     progress_->submit(task, plan, bytes_at(input), room_at(output), timeout_s);
@@ -306,7 +345,9 @@ class Runner {
     std::memcpy(message->header.dtype, name.data(), name.size());
     message->buffer = room_at(address);
     message->peer = peer;
+    message->waits = waits;
     message->deadline = after(timeout_s);
+    if (is_of_a_fork()) return refused(message);
     message->task = std::make_shared<Task>(callback(std::move(conclude)));
     {
       Released released;
@@ -317,31 +358,63 @@ class Runner {
     return {message->task, message};
   }
 
-  std::vector<std::tuple<std::uint64_t, bool, std::string>> states() const {
-    std::vector<std::tuple<std::uint64_t, bool, std::string>> result;
-    for (auto& s : engine_.states()) result.emplace_back(s.call, s.left, s.text);
+  // Of each rank: the number of its call, how it has left (Left), the call in words.
+  std::vector<std::tuple<std::uint64_t, int, std::string>> states() const {
+    std::vector<std::tuple<std::uint64_t, int, std::string>> result;
+    if (is_of_a_fork()) return result;
+    for (auto& s : engine_.states()) result.emplace_back(s.call, static_cast<int>(s.left), s.text);
     return result;
   }
 
-  // Let calls in flight end, but for no longer than `limit_s`, and make no more.
-  void close(double limit_s) {
+  // The exception that ended a rank, if one did.
+  std::string ending(int rank) const {
+    check(rank >= 0 && rank < segment_->ranks(), "a rank that does not exist");
+    if (is_of_a_fork()) return {};
+    auto& text = segment_->flight(rank).identity.ending;
+    return std::string(text, strnlen(text, kNameBytes));
+  }
+  // How a rank has left (Left).
+  int left(int rank) const {
+    check(rank >= 0 && rank < segment_->ranks(), "a rank that does not exist");
+    return is_of_a_fork() ? 0 : static_cast<int>(segment_->line(rank).left.load());
+  }
+  // What readers from outside see of the segment: all but pipes and slots.
+  nb::bytes control() const {
+    if (is_of_a_fork()) return nb::bytes("", 0);
+    return nb::bytes(reinterpret_cast<const char*>(segment_->control()), segment_->control_bytes());
+  }
+
+  // Let calls in flight end, but for no longer than `limit_s`, and make no more. `how` is one of Left; `ending` is the
+  // exception that is the reason, if it is one.
+  void close(double limit_s, int how, std::string_view ending) {
+    check(how >= static_cast<int>(Left::closed) && how <= static_cast<int>(Left::shrinks), "no way to leave");
     if (is_of_a_fork()) return;
+    auto& text = segment_->flight(rank_).identity.ending;
+    std::memcpy(text, ending.data(), std::min(ending.size(), kNameBytes - 1));
     nb::gil_scoped_release released;
     auto end = after(limit_s);
     progress_->stop(limit_s);
     post_->stop(std::chrono::duration<double>(end - Clock::now()).count());
-    engine_.leave();
+    engine_.leave(static_cast<Left>(how));
   }
-  void fail() { segment_->break_with(rank_, rank_, Failure::interrupted); }
+  void fail() {
+    if (!is_of_a_fork()) segment_->break_with(rank_, rank_, Failure::interrupted);
+  }
   std::uint64_t call() const { return engine_.call(); }
   std::size_t set_bytes() const { return set_bytes_; }
   std::tuple<int, int, int> broken() const {
+    if (is_of_a_fork()) return {static_cast<int>(Failure::forked), -1, -1};
     auto verdict = segment_->broken();
     return {static_cast<int>(verdict.failure), verdict.peer, segment_->broken_by()};
   }
 
  private:
-  bool is_of_a_fork() const { return getpid() != owner_; }
+  bool is_of_a_fork() const { return forks.load(std::memory_order_relaxed) != forks_; }
+  static Work refused(std::shared_ptr<Message> message) {
+    auto task = std::make_shared<Task>();
+    task->finish({Failure::forked, -1});
+    return {task, std::move(message)};
+  }
   static Patience patience(std::tuple<int, int> looks) { return {std::get<0>(looks), std::get<1>(looks)}; }
 
   std::shared_ptr<Segment> segment_;
@@ -350,7 +423,7 @@ class Runner {
   Engine engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Post> post_;
-  pid_t owner_ = getpid();
+  unsigned forks_ = forks.load();
 };
 
 }  // namespace
@@ -360,6 +433,14 @@ NB_MODULE(_core, module) {
   module.doc() = "The native engine: runs compiled schedules over memory that processes share.";
   module.attr("CALL_TEXT_BYTES") = kTextBytes;
   module.attr("ANY_RANK") = kAnyRank;
+  module.attr("RECORD_BYTES") = sizeof(CallRecord);
+  module.attr("FLIGHT_BYTES") = sizeof(Flight);
+  module.attr("SEGMENT_MAGIC") = kMagic;
+  module.attr("SEGMENT_VERSION") = kVersion;
+  pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  module.def("segment_offsets", &Segment::offsets, nb::arg("ranks"), nb::arg("slot_bytes"));
+  // The clock of flight records now: whether it is the processor's counter, what it shows, and CLOCK_MONOTONIC in ns.
+  module.def("flight_clock", [] { return std::make_tuple(kCounterIsEven, ticks(), monotonic_ns()); });
   module.def("segment_bytes", &Segment::bytes_needed, nb::arg("ranks"), nb::arg("slot_bytes"));
   settle(0);
   module.def("settle", &settle, nb::arg("limit_s"));
@@ -381,7 +462,7 @@ NB_MODULE(_core, module) {
            nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
-           nb::arg("divisor"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"))
+           nb::arg("divisor"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input").none(), nb::arg("output").none(), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))
@@ -392,7 +473,10 @@ NB_MODULE(_core, module) {
       .def("message", &Runner::message, nb::arg("receives"), nb::arg("address"), nb::arg("bytes"), nb::arg("dtype"),
            nb::arg("peer"), nb::arg("tag"), nb::arg("timeout_s"), nb::arg("waits"), nb::arg("conclude").none())
       .def("states", &Runner::states)
-      .def("close", &Runner::close, nb::arg("limit_s"))
+      .def("ending", &Runner::ending, nb::arg("rank"))
+      .def("left", &Runner::left, nb::arg("rank"))
+      .def("control", &Runner::control)
+      .def("close", &Runner::close, nb::arg("limit_s"), nb::arg("how") = static_cast<int>(Left::closed), nb::arg("ending") = "")
       .def("fail", &Runner::fail)
       .def("broken", &Runner::broken)
       .def_prop_ro("call", &Runner::call)

@@ -34,6 +34,7 @@ void copy_to_both(std::byte* output, std::byte* place, const std::byte* from, st
 Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch)
     : segment_(std::move(segment)),
       rank_(rank),
+      flight_(segment_->flight(rank)),
       process_fds_(std::move(process_fds)),
       batch_slices_(batch),
       set_bytes_(segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
@@ -83,12 +84,13 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     // A rank that is gone matters unless it had done its part of this call. Look at its counter last.
     auto& line = segment_->line(rank);
-    bool left = line.left.load(std::memory_order_acquire) != 0;
-    if (!left && !dead_[static_cast<std::size_t>(rank)]) continue;
+    auto left = static_cast<Left>(line.left.load(std::memory_order_acquire));
+    if (left == Left::no && !dead_[static_cast<std::size_t>(rank)]) continue;
     if (line.counter.load(std::memory_order_acquire) >= end_) continue;
-    // Whoever has closed may have done so because of one that died, which is the better news.
-    if (!left || verdict.failure == Failure::none) verdict = {left ? Failure::closed : Failure::lost, rank};
-    if (!left) break;
+    // Whoever has closed may have done so because of one that died or failed, which is the better news.
+    bool lost = left == Left::no || left == Left::failed;
+    if (lost || verdict.failure == Failure::none) verdict = {lost ? Failure::lost : Failure::closed, rank};
+    if (lost) break;
   }
   if (verdict.failure != Failure::none) return false;
   if ((*watch.interrupted)()) {
@@ -106,6 +108,8 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
     auto& line = segment_->line(peer);
     auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
     bool there = look();
+    if (!there) flight_.wait_for(peer);
+    bool waits = !there;
     for (int i = 0; !there && i < watch.patience.spins; ++i) {
       pause();
       there = look();
@@ -125,6 +129,7 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
       there = look();
       if (!there && !look_around(peer, verdict, watch)) return false;
     }
+    if (waits) flight_.waited();
   }
   if (value > base_ && checked_[static_cast<std::size_t>(peer)] != call_) {
     checked_[static_cast<std::size_t>(peer)] = call_;
@@ -189,8 +194,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   ++call_;
   history_ = (history_ + plan.fingerprint) * kMix;
   line.fingerprint[call_ % kCalls] = history_;
-  auto& text = segment_->text(rank_, call_).text;
-  std::memcpy(text, plan.text.c_str(), std::min(plan.text.size() + 1, kTextBytes));
+  flight_.begin(plan, call_);
   line.entered.store(call_, std::memory_order_release);
 
   Watch watch{patience, timeout_s, &interrupted};
@@ -199,7 +203,9 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   auto give_up = [&] {
     segment_->break_with(rank_, verdict.peer, verdict.failure);
     auto first = segment_->broken();
-    return first.failure == Failure::none ? verdict : first;
+    if (first.failure != Failure::none) verdict = first;
+    flight_.end(plan, static_cast<std::uint8_t>(verdict.failure), verdict.peer);
+    return verdict;
   };
 
   auto done = base_;
@@ -241,11 +247,13 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
     batch_end_[half] = done;
     ++batch_;
   }
+  flight_.end(plan, 0, -1);
   return verdict;
 }
 
-void Engine::leave() {
-  segment_->line(rank_).left.store(1, std::memory_order_release);
+void Engine::leave(Left how) {
+  if (segment_->line(rank_).left.load() != 0) return;  // whoever leaves twice has left the first time
+  segment_->line(rank_).left.store(static_cast<std::uint32_t>(how), std::memory_order_release);
   wake(segment_->line(rank_));
   for (int peer = 0; peer < segment_->ranks(); ++peer) ring(segment_->bell(peer));
 }
@@ -258,7 +266,7 @@ std::vector<RankState> Engine::states() const {
     auto& then = segment_->snapshot(rank);
     auto call = broken ? then.call : line.entered.load(std::memory_order_acquire);
     auto& text = broken ? then.text.text : segment_->text(rank, call).text;
-    bool left = broken ? then.left != 0 : line.left.load(std::memory_order_acquire) != 0;
+    auto left = static_cast<Left>(broken ? then.left : line.left.load(std::memory_order_acquire));
     states.push_back({call, left, call == 0 ? std::string() : std::string(text, strnlen(text, kTextBytes))});
   }
   return states;

@@ -22,7 +22,7 @@ namespace farandole {
 
 struct RankState {
   std::uint64_t call;
-  bool left;
+  Left left;
   std::string text;
 };
 
@@ -35,8 +35,9 @@ class Engine {
   Verdict run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
               const std::function<bool()>& interrupted, Recording* recording = nullptr);
 
-  // Tell the others that this rank will make no more calls.
-  void leave();
+  // Tell the others that this rank will make no more calls, and why not.
+  void leave(Left how);
+  CallRecorder& flight() { return flight_; }
 
   // What ends a call by `interrupted` from now on is that this rank is closing the communicator.
   void close() { closing_.store(true); }
@@ -59,6 +60,7 @@ class Engine {
 
   std::shared_ptr<Segment> segment_;
   int rank_;
+  CallRecorder flight_;
   std::vector<int> process_fds_;
   int batch_slices_;
   std::size_t set_bytes_;               // of one slice

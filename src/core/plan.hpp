@@ -44,6 +44,10 @@ struct Plan {
   Fold fold;                        // nullptr where nothing is reduced
   std::uint64_t fingerprint;        // equal on ranks that make the same call
   std::string text;                 // the call in words
+  std::uint64_t id = 0;             // of this plan, unlike any other of this process; for the flight recorder:
+  std::uint64_t bytes = 0;          // of the buffer of the call,
+  std::uint64_t sent = 0, received = 0;  // of what this rank writes for others to read, and reads of theirs
+  mutable std::uint16_t text_at = 0;     // where its text was put last
 };
 
 }  // namespace farandole

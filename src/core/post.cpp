@@ -23,6 +23,7 @@ bool same_kind(const Header& a, const Header& b) {
 Post::Post(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, Patience patience)
     : segment_(std::move(segment)),
       rank_(rank),
+      recorder_(segment_->flight(rank)),
       process_fds_(std::move(process_fds)),
       patience_(patience),
       sends_(static_cast<std::size_t>(segment_->ranks())),
@@ -33,12 +34,14 @@ Post::~Post() { stop(0); }
 
 void Post::send(std::shared_ptr<Message> message) {
   std::lock_guard held(mutex_);
+  recorder_.begin(*message, false);
   if (stopping_) return complete(*message, {Failure::closed, rank_});
   sends_[static_cast<std::size_t>(message->peer)].push_back(std::move(message));
 }
 
 void Post::receive(std::shared_ptr<Message> message) {
   std::lock_guard held(mutex_);
+  recorder_.begin(*message, true);
   if (stopping_) return complete(*message, {Failure::closed, rank_});
   if (!take_aside(message)) receives_.push_back(std::move(message));
 }
@@ -76,7 +79,10 @@ void Post::hand_over(Message& message, const Header& header, const std::vector<s
   complete(message, {});
 }
 
-void Post::complete(Message& message, Verdict verdict) { message.task->finish(verdict); }
+void Post::complete(Message& message, Verdict verdict) {
+  recorder_.end(message, static_cast<std::uint8_t>(verdict.failure));
+  message.task->finish(verdict);
+}
 
 bool Post::push(int peer) {
   auto& queue = sends_[static_cast<std::size_t>(peer)];
@@ -191,7 +197,8 @@ void Post::give_up_on_the_gone() {
   find_dead(process_fds_, dead_);
   auto broken = segment_->broken();
   auto gone = [&](int peer) {
-    if (segment_->line(peer).left.load(std::memory_order_acquire) != 0) return Failure::closed;
+    auto left = static_cast<Left>(segment_->line(peer).left.load(std::memory_order_acquire));
+    if (left != Left::no) return left == Left::failed ? Failure::lost : Failure::closed;
     return dead_[static_cast<std::size_t>(peer)] ? Failure::lost : Failure::none;
   };
   // Of a rank that has gone, what it sent may still be in its pipe. Look there after seeing that it has gone.
@@ -266,17 +273,23 @@ void Post::wait_for_bell(std::uint32_t seen) {
 }
 
 void Post::finish(const std::shared_ptr<Message>& message, const std::function<bool()>& interrupted) {
+  std::uint64_t since = 0;  // when the wait before this look began
   while (true) {
     auto seen = segment_->bell(rank_).rings.load(std::memory_order_acquire);
     bool moved = false, asks = false;
     {
       std::lock_guard held(mutex_);
+      if (since != 0) recorder_.waited(since);
       moved = move();
       asks = Clock::now() >= next_look_;
       if (!message->task->done() && !moved) give_up_on_the_gone();
     }
     if (message->task->done()) return;
-    if (moved) continue;
+    if (moved) {
+      since = 0;
+      continue;
+    }
+    since = ticks();
     wait_for_bell(seen);
     if (asks && interrupted()) {
       segment_->break_with(rank_, rank_, Failure::interrupted);

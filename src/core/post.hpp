@@ -33,6 +33,8 @@ struct Message {
   Header header;                  // of a receive: the buffer's size; after it: as sent
   std::byte* buffer = nullptr;    // not changed by a send
   int peer = kAnyRank;
+  bool receives = false, waits = false;  // whether a thread waits for it
+  std::uint64_t number = 0;       // in the flight recorder, until it has ended
   Clock::time_point deadline;
   std::shared_ptr<Task> task;
   std::size_t moved = 0;          // bytes, the header's included
@@ -86,6 +88,7 @@ class Post {
 
   std::shared_ptr<Segment> segment_;
   int rank_;
+  MessageRecorder recorder_;
   std::vector<int> process_fds_;
   Patience patience_;
   mutable std::mutex mutex_;

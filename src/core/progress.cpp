@@ -28,6 +28,7 @@ Verdict Progress::carry_out(const Job& job, Patience patience, const std::functi
   std::lock_guard held(engine_mutex_);
   if (closed_ || giving_up_.load()) return {Failure::closed, engine_.rank()};
   in_call_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  engine_.flight().in_background(job.task != nullptr);
   auto verdict = engine_.run(*job.plan, job.input, job.output, job.timeout_s, patience, interrupted, job.recording);
   in_call_.store({}, std::memory_order_relaxed);
   return verdict;
@@ -39,7 +40,7 @@ void Progress::submit(std::shared_ptr<Task> task, const Plan& plan, const std::b
     std::lock_guard held(mutex_);
     if (!stopping_) {
       jobs_.push_back({task, &plan, input, output, timeout_s, recording});
-      in_flight_.fetch_add(1, std::memory_order_acq_rel);
+      engine_.flight().queued(in_flight_.fetch_add(1, std::memory_order_acq_rel) + 1);
       if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
       task = nullptr;
     }
@@ -60,7 +61,7 @@ void Progress::work() {
     // Only now may a call on another thread pass this one by.
     held.lock();
     jobs_.pop_front();
-    in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+    engine_.flight().queued(in_flight_.fetch_sub(1, std::memory_order_acq_rel) - 1);
     held.unlock();
     changed_.notify_all();
     std::exchange(job.task, nullptr)->finish(verdict);  // runs, and gives back, what belongs to others: no lock held

@@ -16,13 +16,12 @@
 namespace farandole {
 namespace {
 
-constexpr std::uint32_t kVersion = 2;
 constexpr auto kFilledWithin = std::chrono::milliseconds(20);  // snapshots, unless the rank at it is stopped or dead
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct Places {
-  std::size_t lines, bells, texts, snapshots, pipes, slots, end;
+  std::size_t lines, bells, snapshots, flights, pipes, slots, end;
 };
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -35,9 +34,9 @@ Places places(int ranks, std::size_t slot_bytes) {
   Places p{};
   p.lines = round_up(sizeof(Head), 2 * kCacheLine);
   p.bells = p.lines + n * sizeof(Line);
-  p.texts = p.bells + n * sizeof(Bell);
-  p.snapshots = p.texts + n * kCalls * sizeof(CallText);
-  p.pipes = round_up(p.snapshots + n * sizeof(Snapshot), kPage);
+  p.snapshots = p.bells + n * sizeof(Bell);
+  p.flights = round_up(p.snapshots + n * sizeof(Snapshot), 2 * kCacheLine);
+  p.pipes = round_up(p.flights + n * sizeof(Flight), kPage);
   p.slots = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
@@ -50,6 +49,11 @@ Places places(int ranks, std::size_t slot_bytes) {
 
 std::size_t Segment::bytes_needed(int ranks, std::size_t slot_bytes) { return places(ranks, slot_bytes).end; }
 
+std::vector<std::size_t> Segment::offsets(int ranks, std::size_t slot_bytes) {
+  auto p = places(ranks, slot_bytes);
+  return {p.lines, p.snapshots, p.flights, p.pipes};
+}
+
 Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slot_bytes_(slot_bytes) {
   auto p = places(ranks, slot_bytes);
   struct stat facts {};
@@ -61,8 +65,8 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   bytes_ = p.end;
   lines_ = p.lines;
   bells_ = p.bells;
-  texts_ = p.texts;
   snapshots_ = p.snapshots;
+  flights_ = p.flights;
   pipes_ = p.pipes;
   slots_ = p.slots;
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -70,6 +74,7 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   base_ = static_cast<std::byte*>(mapped);
   madvise(mapped, bytes_, MADV_DONTFORK);
   if (bytes_ >= 2 * kHugePage) madvise(mapped, bytes_, MADV_HUGEPAGE);  // a wish; refusal costs nothing but speed
+  head().magic = kMagic;
   head().ranks = static_cast<std::uint32_t>(ranks);
   head().version = kVersion;
   head().slot_bytes = slot_bytes;

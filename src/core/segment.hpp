@@ -3,8 +3,8 @@
 //   Head                       who broke it, if it is broken
 //   Line      x ranks          each rank's counter and call, one cache line each
 //   Bell      x ranks          rung when there is something to do about point-to-point messages
-//   CallText  x ranks x kCalls what each rank's last calls were, for error messages
 //   Snapshot  x ranks          what each rank was doing when the communicator broke
+//   Flight    x ranks          what each rank's last calls were, for error messages and for readers from outside
 //   Pipe      x ranks x ranks  from the first rank to the second
 //   slot      x ranks          the data of collectives; written by its rank only, read by all
 //
@@ -14,19 +14,23 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "flight.hpp"
 #include "pipe.hpp"
 
 namespace farandole {
 
 inline constexpr std::size_t kCacheLine = 64;
-inline constexpr std::size_t kCalls = 4;       // a rank is at most two calls ahead of another, so four are enough
-inline constexpr std::size_t kTextBytes = 192; // of a call's description, zero included
+inline constexpr std::size_t kCalls = 4;  // a rank is at most two calls ahead of another, so four are enough
+inline constexpr std::uint32_t kVersion = 3;  // of all that follows
+inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
 // Why a communicator can no longer be used. The first rank to fail writes it; the others follow.
-enum class Failure : std::uint32_t { none = 0, mismatch = 1, lost = 2, late = 3, interrupted = 4, closed = 5 };
+enum class Failure : std::uint32_t { none = 0, mismatch = 1, lost = 2, late = 3, interrupted = 4, closed = 5, forked = 6 };
 
 struct alignas(kCacheLine) Head {
+  std::uint64_t magic;
   std::atomic<std::uint64_t> failure;  // 0, or (rank << 40 | peer << 16 | Failure)
   std::atomic<std::uint32_t> claimed;  // 1 once a rank has begun to fill in the snapshots
   std::atomic<std::uint32_t> filled;   // 1 once they are filled in
@@ -35,11 +39,14 @@ struct alignas(kCacheLine) Head {
   std::uint64_t slot_bytes;
 };
 
+// How a rank has left.
+enum class Left : std::uint32_t { no = 0, closed = 1, failed = 2, shrinks = 3 };
+
 struct alignas(kCacheLine) Line {
   std::atomic<std::uint64_t> counter;   // goes up only: how many stages are done, over all calls
   std::atomic<std::uint64_t> entered;   // the call that the rank is in, or was in last; 0 before the first
   std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes
-  std::atomic<std::uint32_t> left;      // 1 once the rank has closed the communicator
+  std::atomic<std::uint32_t> left;      // Left, once the rank makes no more calls
   std::uint64_t fingerprint[kCalls];    // of all calls up to call c, at c % kCalls
 };
 static_assert(sizeof(Line) == kCacheLine);
@@ -48,10 +55,6 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> listeners;  // how many threads sleep until it rings
-};
-
-struct CallText {
-  char text[kTextBytes];
 };
 
 // What a rank was doing when the communicator broke.
@@ -75,13 +78,21 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   static std::size_t bytes_needed(int ranks, std::size_t slot_bytes);
+  // Where lines, snapshots and flights begin, and pipes, before which everything else is; in bytes.
+  static std::vector<std::size_t> offsets(int ranks, std::size_t slot_bytes);
 
   Head& head() const { return *reinterpret_cast<Head*>(base_); }
   Line& line(int rank) const { return *reinterpret_cast<Line*>(base_ + lines_ + static_cast<std::size_t>(rank) * sizeof(Line)); }
   CallText& text(int rank, std::uint64_t call) const {
-    auto index = static_cast<std::size_t>(rank) * kCalls + call % kCalls;
-    return *reinterpret_cast<CallText*>(base_ + texts_ + index * sizeof(CallText));
+    auto& its = flight(rank);
+    return its.texts[its.last_calls[call % kRecords].text % kTexts];
   }
+  Flight& flight(int rank) const {
+    return *reinterpret_cast<Flight*>(base_ + flights_ + static_cast<std::size_t>(rank) * sizeof(Flight));
+  }
+  // Everything before the pipes, as readers from outside see it.
+  std::size_t control_bytes() const { return pipes_; }
+  const std::byte* control() const { return base_; }
   Bell& bell(int rank) const { return *reinterpret_cast<Bell*>(base_ + bells_ + static_cast<std::size_t>(rank) * sizeof(Bell)); }
   Pipe& pipe(int from, int to) const {
     auto index = static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(to);
@@ -107,7 +118,7 @@ class Segment {
   std::size_t bytes_ = 0;
   int ranks_;
   std::size_t slot_bytes_;
-  std::size_t lines_, bells_, texts_, snapshots_, pipes_, slots_;
+  std::size_t lines_, bells_, snapshots_, flights_, pipes_, slots_;
 };
 
 }  // namespace farandole

@@ -1,6 +1,7 @@
 // The engine without Python, for the sanitizers: ranks are threads over one segment, so that every access of one
 // rank to what another has written is seen. Collectives in the foreground and the background, messages, and ends of
 // every kind. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +43,8 @@ Plan all_reduce(std::int64_t length, std::uint64_t fingerprint) {
   plan.divisor = 1;
   plan.fold = find_fold("float32", "sum");
   plan.fingerprint = fingerprint;
+  static std::atomic<std::uint64_t> plans{0};
+  plan.id = ++plans;
   plan.text = "all_reduce";
   for (int rank = 0; rank < kRanks; ++rank) {
     plan.operands.push_back({rank, 0, 0});
@@ -64,7 +67,7 @@ struct Rank {
   void close(double limit_s) {
     progress.stop(limit_s);
     post.stop(limit_s);
-    engine.leave();
+    engine.leave(Left::closed);
   }
 
   Engine engine;

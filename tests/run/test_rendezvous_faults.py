@@ -93,7 +93,7 @@ import os, signal, sys
 from farandole.run import rendezvous, wire
 import socket
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-while connection.connect_ex(rendezvous._address(sys.argv[1])):
+while connection.connect_ex(rendezvous.address_of(sys.argv[1])):
     os.sched_yield()
 wire.send(connection, wire.Hello(wire.PROTOCOL, "0.1.0", 1, 3, 0, 30.0, 30.0))
 assert isinstance(wire.receive(connection)[0], wire.Joined)
@@ -186,7 +186,7 @@ def test_a_host_that_does_not_answer_is_an_error_at_the_deadline(key: str, monke
 
 def test_a_name_that_is_taken_where_nobody_listens_is_an_error_at_the_deadline(key: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
-        squatter.bind(rendezvous._address(key))
+        squatter.bind(rendezvous.address_of(key))
         with pytest.raises(RendezvousError, match=r"rank 1 of 2 met no one within 0.1 s: the meeting's name is taken"):
             meet(1, 2, key, 0.1)
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from farandole.errors import FarandoleError, UsageError
+from farandole.run import endings
 
 REQUEST, ANSWERS = 0, 3
 Function = Callable[..., Any]
@@ -41,6 +42,7 @@ def main() -> int:
             arguments = {**arguments, "progress": report}
         _answer("result", function(**arguments))
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are failures of the rank as well
+        endings.note(error)
         _answer("error", describe(error))
         return 1
     return 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import cast
@@ -26,24 +26,28 @@ from farandole.run import messages, requests
 from farandole.run.arrays import Array, as_rows, check_array, check_counts, check_rows
 from farandole.run.background import Background
 from farandole.run.choices import Choices
+from farandole.run.endings import name_of
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, NOT_REPEATED, Choice, Executor
 from farandole.run.recording import Recording
 from farandole.run.requests import Request
+from farandole.run.shrink import MakePart, shrunk
 
-MakePart = Callable[[int, int, str], "Communicator"]
 _DRAIN_S = 5.0
+_SHRINK_S = 30.0
 
 
 class Communicator:
     """The ranks of one job, made by :func:`farandole.init`."""
 
-    def __init__(self, executor: Executor, make_part: MakePart) -> None:
-        """Use :func:`farandole.init`. ``make_part(rank, size, name)`` makes a communicator of some of the ranks."""
+    def __init__(self, executor: Executor, make_part: MakePart, key: str) -> None:
+        """Use :func:`farandole.init`. ``make_part`` makes a communicator of some ranks; all ranks know ``key``."""
         self._place = executor.place
         self._executor = executor
         self._make_part = make_part
+        self._key = key
         self._splits = 0
+        self._parent_ranks = tuple(range(executor.place.size))
         self._state = "open"
         _open.add(self)
 
@@ -53,7 +57,8 @@ class Communicator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        ending = name_of(kind, error)
+        self._close(0 if ending else _DRAIN_S, ending)
 
     def __repr__(self) -> str:
         return f"<farandole.Communicator rank {self.rank} of {self.size}, {self._state}>"
@@ -67,6 +72,11 @@ class Communicator:
     def size(self) -> int:
         """How many ranks there are."""
         return self._place.size
+
+    @property
+    def parent_ranks(self) -> tuple[int, ...]:
+        """Which rank each one was, by rank, in the communicator that this one was split off or shrunk from."""
+        return self._parent_ranks
 
     @property
     def last_algorithm(self) -> str:
@@ -100,11 +110,14 @@ class Communicator:
 
         Calls in flight may end first, if that takes no longer than ``drain_s``.
         """
-        if self._state != "open":
+        self._close(drain_s)
+
+    def _close(self, drain_s: float, ending: str = "") -> None:
+        if self._state not in {"open", "shrinking"}:
             return
         self._state = "closed"
         _open.discard(self)
-        self._executor.close(drain_s)
+        self._executor.close(drain_s, ending)
 
     def all_reduce(
         self,
@@ -263,7 +276,32 @@ class Communicator:
         if color is None:
             return None
         members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(table) if c == color)]
-        return self._make_part(members.index(self.rank), len(members), f"split {self._splits} {color}")
+        part = self._make_part(members.index(self.rank), len(members), f"split {self._splits} {color}")
+        part._parent_ranks = tuple(members)  # noqa: SLF001
+        return part
+
+    def shrink(self, *, timeout_s: float = _SHRINK_S) -> Communicator:
+        """A communicator of the ranks that are left, for going on after a PeerLostError; this one can no more be used.
+
+        Every rank that is left calls it. They are numbered anew, in their old order: ``parent_ranks`` of the new one
+        are their old numbers. Whoever has died or closed this communicator is left out; if one more dies meanwhile,
+        the others do without it. Ranks that are in a call of this communicator get a ClosedError, and can then come.
+
+        Raises RendezvousError where ranks that are alive have not come within ``timeout_s`` seconds; it may be called
+        again then.
+        """
+        if self._state not in {"open", "shrinking"}:
+            raise ClosedError(f"shrink: this communicator is {self._state}", state=self._state)
+        self._state = "shrinking"
+        engine = self._executor.engine
+        if engine is None:
+            part, ranks = self._make_part(0, 1, ""), (0,)
+        else:
+            part, ranks = shrunk(engine.leave_to_shrink(), f"{self._key} shrink", self._make_part, timeout_s)
+        part._parent_ranks = ranks  # noqa: SLF001
+        self._close(0)
+        self._state = "shrunk"
+        return part
 
     def _exchanged(self, array: Array, send_counts: Sequence[int] | None, timeout_s: float | None) -> Array | None:
         """``table[s, d]``: the rows that rank s sends to rank d; None where parts are even."""

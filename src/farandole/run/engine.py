@@ -19,11 +19,15 @@ from farandole import _core
 from farandole.collectives import collective
 from farandole.errors import CommunicationError
 from farandole.layout import Layout, layout
+from farandole.run import endings
 from farandole.run.arrays import Array, address
 from farandole.run.bind import Bound, bind, longest_chunk
 from farandole.run.call import Call, compiled
-from farandole.run.failures import State, failure_error
+from farandole.run.dump import Dump
+from farandole.run.failures import FORKED, State, failure_error, forked_error
+from farandole.run.flight import LEFT, Flight, parse
 from farandole.run.meeting import Meeting
+from farandole.run.roll import Roster
 from farandole.schedule import Schedule
 from farandole.slots import SlotProgram
 
@@ -66,6 +70,7 @@ class Engine:
         self._plans: OrderedDict[Call, Planned] = OrderedDict()
         self._is_closed = False
         self._lock = threading.Lock()
+        self._dump = Dump(self.rank)
         self._kept: list[tuple[_core.Work, object]] = []
         crowded = self.ranks > len(os.sched_getaffinity(0))
         self._runner = _core.Runner(
@@ -78,7 +83,7 @@ class Engine:
             background=_BACKGROUND,
             batch=BATCH_SLICES,
         )
-        meeting.close_segment()
+        meeting.keep_segment()
         _open.add(self)
 
     def __del__(self) -> None:
@@ -118,6 +123,7 @@ class Engine:
             streams=where.output_length(self.rank) * call.itemsize >= STREAM_FROM_BYTES,
             fingerprint=call.fingerprint(),
             text=str(call),
+            size_bytes=sum(call.counts) * call.itemsize,
         )
         planned = self._plans[call] = Planned(
             plan=plan,
@@ -212,26 +218,45 @@ class Engine:
             self._kept.append((work, what))
 
     def states(self) -> list[State]:
-        """For each rank: the number of its call, whether it has closed, and the call in words.
+        """For each rank: the number of its call, how it has left (0: not), and the call in words.
 
         In a communicator that is broken, as it was when the first rank noticed.
         """
         return list(self._runner.states())
 
-    def close(self, limit_s: float) -> None:
-        """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds."""
+    def flight(self) -> Flight:
+        """The flight recorder of all ranks as it is now."""
+        return parse(self._runner.control(), self._runner.control(), _core.flight_clock())
+
+    def leave_to_shrink(self) -> Roster:
+        """Make no more calls, and end those in flight; who the ranks are, and which of them are gone.
+
+        It can be used until the engine is closed.
+        """
+        self._runner.close(0, LEFT.index("shrunk"))
+        gone = {LEFT.index("closed"), LEFT.index("failed")}
+        return Roster(self.rank, self._pids, self._meeting.pidfds, lambda rank: self._runner.left(rank) in gone)
+
+    def close(self, limit_s: float, ending: str = "") -> None:
+        """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds.
+
+        ``ending`` is the name of the exception that ends this rank, if one does: then it has failed, not closed.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        self._runner.close(limit_s)
+        ending = ending or endings.unhandled()
+        self._runner.close(limit_s, LEFT.index("failed" if ending else "closed"), ending)
         self._plans.clear()
         self._kept.clear()
         self._meeting.close()
 
     def error(self, failure: int, peer: int, timeout_s: float, what: str = "") -> CommunicationError:
         """What a failure that the extension has reported means, in words."""
+        if failure == FORKED:
+            return forked_error(self.rank, self._pids[self.rank], what)
         _, _, first = self._runner.broken()
-        return failure_error(
+        error = failure_error(
             failure,
             rank=self.rank,
             peer=peer,
@@ -240,7 +265,9 @@ class Engine:
             states=self.states(),
             timeout_s=timeout_s,
             what=what,
+            ending=self._runner.ending(peer) if peer >= 0 else "",
         )
+        return self._dump.write(error, self.flight)
 
 
 def _partial_itemsize(call: Call) -> int:

@@ -132,10 +132,13 @@ class Executor:
         work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready, ready.finish)
         return Work(work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s))
 
-    def close(self, drain_s: float) -> None:
-        """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds."""
+    def close(self, drain_s: float, ending: str = "") -> None:
+        """Let calls in flight end, for no longer than ``drain_s``, and give back what this rank holds.
+
+        ``ending`` is the name of the exception that is the reason, if one is.
+        """
         if self.engine is not None:
-            self.engine.close(drain_s)
+            self.engine.close(drain_s, ending)
 
     def _alone(self, request: Request, algorithm: Choice, ready: _Ready) -> None:
         """What every collective does in a world of one rank; an algorithm that does not exist is an error there too."""

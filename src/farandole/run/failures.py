@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,10 +13,11 @@ from farandole.errors import (
     PeerLostError,
     TimeLimitError,
 )
+from farandole.run.flight import LEFT
 
-State = tuple[int, bool, str]  # the number of a rank's call, whether it has closed, the call in words
+State = tuple[int, int, str]  # the number of a rank's call, how it has left (0: not, else LEFT), the call in words
 
-MISMATCH, LOST, LATE, INTERRUPTED, CLOSED = 1, 2, 3, 4, 5  # Failure in src/core/segment.hpp
+MISMATCH, LOST, LATE, INTERRUPTED, CLOSED, FORKED = 1, 2, 3, 4, 5, 6  # Failure in src/core/segment.hpp
 
 
 def failure_error(
@@ -28,10 +30,12 @@ def failure_error(
     states: Sequence[State],
     timeout_s: float,
     what: str = "",
+    ending: str = "",
 ) -> CommunicationError:
     """The error for ``failure`` at ``rank``, which is about ``peer`` and was noticed by ``first`` before all others.
 
     ``states`` are where the ranks were then. ``what`` is the call in words, by default that of ``states``.
+    ``ending`` is the exception that ended ``peer``, if one did.
     """
     where = "; ".join(_grouped(states))
     facts: dict[str, Any] = {"rank": rank, "peer": peer, "first": first, "states": states}
@@ -45,7 +49,9 @@ def failure_error(
             **facts,
         )
     if failure == LOST:
-        return PeerLostError(f"{mine}: rank {peer} (pid {pids[peer]}) has died; {where}", pid=pids[peer], **facts)
+        how = f"was ended by {ending}" if ending else "has died"
+        facts["ending"] = ending
+        return PeerLostError(f"{mine}: rank {peer} (pid {pids[peer]}) {how}; {where}", pid=pids[peer], **facts)
     if failure == LATE:
         if peer < 0:
             return TimeLimitError(f"{mine}: nothing came within {timeout_s:g} s; {where}", timeout_s=timeout_s, **facts)
@@ -56,8 +62,21 @@ def failure_error(
             **facts,
         )
     if failure == CLOSED:
-        return ClosedError(f"{mine}: rank {peer} has closed the communicator; {where}", **facts)
+        how = LEFT[states[peer][1]] if 0 <= peer < len(states) and states[peer][1] < len(LEFT) else ""
+        return ClosedError(f"{mine}: rank {peer} has {how or 'closed'} the communicator; {where}", **facts)
     return CommunicationError(f"{mine}: rank {first} was interrupted; {where}", **facts)
+
+
+def forked_error(rank: int, pid: int, what: str = "") -> ClosedError:
+    """The error for a call in a process that was forked from rank ``rank``, whose pid is ``pid``."""
+    return ClosedError(
+        f"{what or 'this call'} is of a communicator that was made before process {os.getpid()} was forked from rank "
+        f"{rank} (pid {pid}), and only that process is a rank: call farandole.init() after forking, or start "
+        "processes by spawn instead of fork",
+        rank=rank,
+        pid=pid,
+        state="forked",
+    )
 
 
 def _grouped(states: Sequence[State]) -> Iterator[str]:
@@ -65,7 +84,7 @@ def _grouped(states: Sequence[State]) -> Iterator[str]:
     places: dict[str, list[int]] = {}
     for rank, (call, left, text) in enumerate(states):
         place = f"at #{call} {text}" if call else "at no call yet"
-        places.setdefault(f"{place}, and closed" if left else place, []).append(rank)
+        places.setdefault(f"{place}, and {LEFT[left]}" if 0 < left < len(LEFT) else place, []).append(rank)
     for place, ranks in places.items():
         one = len(ranks) == 1
         yield f"{'rank' if one else 'ranks'} {', '.join(map(str, ranks))} {'is' if one else 'are'} {place}"

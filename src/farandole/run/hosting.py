@@ -11,13 +11,14 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from farandole.errors import CommunicationError, RendezvousError
 from farandole.run import segment, wire
 from farandole.run.machine import cores_of
 from farandole.run.meeting import Meeting
+from farandole.run.processes import NO_HANDLE
 
 
 @dataclass(slots=True)
@@ -30,14 +31,19 @@ class _Guest:
     is_ready: bool = False
 
 
-def hold(listener: socket.socket, me: wire.Hello) -> Meeting:
+def hold(listener: socket.socket, me: wire.Hello, watched: Sequence[int] = ()) -> Meeting:
     """Hold the meeting of all ranks of ``me.size``, within ``me.patience_s`` seconds.
+
+    ``watched`` are pidfds of ranks' processes, by rank, where they are known before they come: -1 for none.
 
     Raises RendezvousError or ResourceError, which then every rank that is there raises too.
     """
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
+        for rank, handle in enumerate(watched):
+            if handle != NO_HANDLE and rank != me.rank:
+                selector.register(handle, selectors.EVENT_READ, rank)
         host = _Host(listener, me, selector, time.monotonic() + me.patience_s, me.timeout_s)
         meeting = Meeting(me.rank, me.size, me.segment_bytes)
         try:
@@ -111,7 +117,7 @@ class _Host:
         return (rank for rank in range(self.me.size) if rank != self.me.rank)
 
     def _everyone(self) -> Iterator[_Guest]:
-        return (key.data for key in self.selector.get_map().values() if key.data is not None)
+        return (key.data for key in self.selector.get_map().values() if isinstance(key.data, _Guest))
 
     def _wait(self, missing: Callable[[], list[int]], late: Callable[[list[int]], RendezvousError]) -> None:
         while ranks := missing():
@@ -124,6 +130,8 @@ class _Host:
         for key, _ in self.selector.select(timeout_s):
             if key.data is None:
                 self._accept()
+            elif isinstance(key.data, int):
+                raise RendezvousError(f"rank {key.data} ended before the ranks had met", rank=key.data)
             else:
                 self._hear(key.data)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -11,6 +12,7 @@ from farandole.run import segment
 from farandole.run.processes import NO_HANDLE, release, watch
 
 NO_DESCRIPTOR = -1
+MOST_KEPT = 128  # of a process: each is a descriptor, and there are 1,024 by default
 
 
 @dataclass(slots=True)
@@ -42,9 +44,21 @@ class Meeting:
         for rank, pid in enumerate(pids):
             self.pidfds.append(NO_HANDLE if rank == self.rank else _handle(rank, pid))
 
+    def keep_segment(self) -> None:
+        """Keep the segment's descriptor, by which ``farandole inspect`` looks in, if this process has not many yet."""
+        if self.segment_fd == NO_DESCRIPTOR:
+            return
+        with _lock:
+            if len(_kept) < MOST_KEPT:
+                _kept.add(self.segment_fd)
+                return
+        self.close_segment()
+
     def close_segment(self) -> None:
         """Close the segment's descriptor; a mapping of it stays."""
         descriptor, self.segment_fd = self.segment_fd, NO_DESCRIPTOR
+        with _lock:
+            _kept.discard(descriptor)
         if descriptor != NO_DESCRIPTOR:
             os.close(descriptor)
 
@@ -61,6 +75,10 @@ class Meeting:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+_kept: set[int] = set()
+_lock = threading.Lock()
 
 
 def _handle(rank: int, pid: int) -> int:

@@ -25,6 +25,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -42,23 +43,33 @@ _RETRY_S = 0.01
 _Expected = TypeVar("_Expected", bound=wire.Message)
 
 
-def meet(rank: int, size: int, key: str, timeout_s: float, segment_bytes: int = 0, word: str = "") -> Meeting:
+def meet(
+    rank: int,
+    size: int,
+    key: str,
+    timeout_s: float,
+    segment_bytes: int = 0,
+    word: str = "",
+    watched: Sequence[int] = (),
+) -> Meeting:
     """Wait until all ``size`` ranks of this host are here, at most ``timeout_s`` seconds, and share a new segment.
 
     All ranks give the same ``size``, ``key`` and ``segment_bytes``; no two give the same ``rank``. All get rank 0's
     ``word``, at most 12 KiB. A world of one needs no socket, no segment and no time. Raises RendezvousError, with the
     facts ``missing`` and ``present`` where ranks are missing and ``rank`` and ``pid`` where one died, and ResourceError
     where there is too little memory.
+
+    ``watched`` are pidfds of the ranks' processes, by rank, where they are known: the end of one ends the meeting.
     """
     _check_arguments(rank, size, key, timeout_s, segment_bytes)
     if size == 1:
         return Meeting(rank, size, segment_bytes=0, pids=(os.getpid(),), pidfds=[NO_HANDLE])
     deadline = time.monotonic() + timeout_s
-    address = _address(key)
+    address = address_of(key)
     try:
         while (left_s := deadline - time.monotonic()) > 0:
             me = wire.Hello(wire.PROTOCOL, farandole.__version__, rank, size, segment_bytes, timeout_s, left_s, word)
-            meeting = _as_host(address, me) or _as_guest(address, me)
+            meeting = _as_host(address, me, watched) or _as_guest(address, me)
             if meeting is not None:
                 return meeting
             time.sleep(_RETRY_S)
@@ -87,11 +98,12 @@ def _check_arguments(rank: int, size: int, key: str, timeout_s: float, segment_b
         raise UsageError(f"a segment has 0 to 2^63 - 1 bytes, not {segment_bytes}", got=segment_bytes)
 
 
-def _address(key: str) -> bytes:
+def address_of(key: str) -> bytes:
+    """The abstract socket at which those meet who know ``key``."""
     return b"\0farandole-" + hashlib.sha256(key.encode()).hexdigest()[:32].encode()
 
 
-def _as_host(address: bytes, me: wire.Hello) -> Meeting | None:
+def _as_host(address: bytes, me: wire.Hello, watched: Sequence[int]) -> Meeting | None:
     """The meeting, if this process is the first to come; None if the name is taken."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
@@ -101,7 +113,7 @@ def _as_host(address: bytes, me: wire.Hello) -> Meeting | None:
                 return None
             raise
         listener.listen(me.size)
-        return hold(listener, me)
+        return hold(listener, me, watched)
 
 
 def _as_guest(address: bytes, me: wire.Hello) -> Meeting | None:

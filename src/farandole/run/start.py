@@ -60,24 +60,37 @@ def connect(
     meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
     environ: Mapping[str, str] | None = None,
+    watched: tuple[int, ...] = (),
 ) -> Communicator:
     """Make a communicator of ``size`` processes that agree on ``key`` by other means than a launcher's.
 
-    ``environ`` says where rank 0 finds its profile; see :mod:`farandole.run.choices`.
+    ``environ`` says where rank 0 finds its profile; see :mod:`farandole.run.choices`. ``watched`` are pidfds of the
+    processes, by rank, where they are known: if one ends, the others do not wait for it.
     """
+    usual_s = meeting_timeout_s
 
-    def make_part(rank: int, size: int, name: str) -> Communicator:
-        settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
-        return connect(rank, size, meeting_key(key, name), slot_bytes=slot_bytes, environ=environ, **settings)
+    def make_part(
+        rank: int, size: int, name: str, *, meeting_timeout_s: float | None = None, watched: tuple[int, ...] = ()
+    ) -> Communicator:
+        return connect(
+            rank,
+            size,
+            meeting_key(key, name),
+            timeout_s=timeout_s,
+            meeting_timeout_s=usual_s if meeting_timeout_s is None else meeting_timeout_s,
+            slot_bytes=slot_bytes,
+            environ=environ,
+            watched=watched,
+        )
 
     place = Place(rank, size)
     if size == 1:
-        return Communicator(Executor(place, None, timeout_s, Choices(1, {})), make_part)
+        return Communicator(Executor(place, None, timeout_s, Choices(1, {})), make_part, key)
     word = announcement(os.environ if environ is None else environ, size) if rank == 0 else ""
-    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word)
+    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
     try:
         choices = agreed(meeting.word, size, meeting.cores)
-        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s, choices), make_part)
+        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s, choices), make_part, key)
     except BaseException:
         meeting.close()
         raise

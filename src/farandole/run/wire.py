@@ -70,6 +70,13 @@ class Welcome(msgspec.Struct, tag="welcome", frozen=True):
     cores: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 
+class Roll(msgspec.Struct, tag="roll", frozen=True):
+    """The ranks of a communicator that are still there, and a word that only they know."""
+
+    ranks: Annotated[tuple[Rank, ...], Meta(min_length=1, max_length=MOST_RANKS)]
+    word: Annotated[str, Meta(min_length=16, max_length=64)]
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The rank has the segment, has reserved its share, and has a handle on every other process."""
 
@@ -101,7 +108,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
         return kind(self.message, **facts)
 
 
-Message = Hello | Joined | Welcome | Ready | Go | Failed
+Message = Hello | Joined | Welcome | Ready | Go | Failed | Roll
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 

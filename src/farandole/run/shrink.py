@@ -1,0 +1,63 @@
+"""Going on after a loss: the ranks that are left make a smaller communicator, in the same processes.
+
+First the roll is called, so that all agree on who is left; then these ranks meet as any ranks do, and each watches
+the processes of the others. If one more dies on the way, they begin again with those that are left, until the
+deadline. The ranks are numbered anew, in their old order.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from farandole.errors import RendezvousError
+from farandole.run import roll
+
+if TYPE_CHECKING:
+    from farandole.run.communicator import Communicator
+
+
+class MakePart(Protocol):
+    """Makes a communicator of some of the ranks.
+
+    ``name`` is unlike that of any other part. ``watched`` are pidfds, by rank, of processes whose end ends the meeting.
+    """
+
+    def __call__(
+        self,
+        rank: int,
+        size: int,
+        name: str,
+        *,
+        meeting_timeout_s: float | None = None,
+        watched: tuple[int, ...] = (),
+    ) -> Communicator:
+        """The communicator of which this process is rank ``rank``."""
+        ...
+
+
+def shrunk(
+    roster: roll.Roster, key: str, make_part: MakePart, timeout_s: float
+) -> tuple[Communicator, tuple[int, ...]]:
+    """A communicator of the ranks that are left, and the numbers that they had, by rank.
+
+    Raises RendezvousError where they do not come together within ``timeout_s`` seconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        agreed = roll.call(roster, key, deadline, timeout_s)
+        left_s = deadline - time.monotonic()
+        watched = tuple(roster.handles[rank] for rank in agreed.ranks)
+        try:
+            part = make_part(
+                agreed.ranks.index(roster.rank),
+                len(agreed.ranks),
+                f"shrunk {agreed.word}",
+                meeting_timeout_s=max(left_s, roll.GRACE_S),
+                watched=watched,
+            )
+        except RendezvousError:
+            if time.monotonic() >= deadline:
+                raise
+            continue  # one more was lost on the way
+        return part, agreed.ranks
