@@ -70,7 +70,8 @@ void check_plan(const Plan& plan, int ranks, std::size_t set_bytes) {
           "a copy that would change how elements are stored");
     for (std::int64_t i = 0; i < step.operands; ++i) {
       auto& operand = plan.operands[static_cast<std::size_t>(step.first_operand + i)];
-      check(operand.rank >= kInput && operand.rank < ranks, "an operand of a rank that does not exist");
+      check(operand.rank >= kInput - ranks && operand.rank < ranks, "an operand of a rank that does not exist");
+      check(operand.rank >= kInput || plan.peer_stride != 0, "an input of another rank that is not shared");
       check(operand.rank < 0 ? operand.offset >= 0 : fits(operand.offset, operand.is_partial != 0), "an operand outside the slot");
     }
   }
@@ -271,10 +272,11 @@ class Runner {
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
-                             std::int64_t divisor, bool streams, std::uint64_t fingerprint, std::string text, std::uint64_t size_bytes) const {
+                             std::int64_t divisor, std::int64_t peer_stride, bool streams, std::uint64_t fingerprint,
+                             std::string text, std::uint64_t size_bytes) const {
     auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
-                                            rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, streams,
+                                            rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, peer_stride, streams,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), set_bytes_);
@@ -462,7 +464,7 @@ NB_MODULE(_core, module) {
            nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
-           nb::arg("divisor"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
+           nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input").none(), nb::arg("output").none(), nb::arg("input_bytes"),
            nb::arg("output_bytes"), nb::arg("timeout_s"))

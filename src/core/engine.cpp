@@ -155,6 +155,7 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
   std::byte* place = step.place >= 0 ? slot(rank_, step.place) : nullptr;
   auto address = [&](const Operand& operand) -> const std::byte* {
     if (operand.rank == kInput) return input + user(operand.offset);
+    if (operand.rank < kInput) return input + (kInput - 1 - operand.rank - rank_) * plan.peer_stride + user(operand.offset);
     return slot(operand.rank, operand.offset);
   };
   bool streams = plan.streams && input != output;  // in place, the output has just been read
@@ -246,6 +247,10 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
     }
     batch_end_[half] = done;
     ++batch_;
+  }
+  // The caller may write to the input from now on: nobody must be reading it any more.
+  for (int peer = 0; plan.peer_stride != 0 && peer < segment_->ranks(); ++peer) {
+    if (peer != rank_ && !arrived(peer, end_, verdict, watch)) return give_up();
   }
   flight_.end(plan, 0, -1);
   return verdict;

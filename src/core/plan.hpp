@@ -9,7 +9,7 @@
 
 namespace farandole {
 
-inline constexpr std::int64_t kInput = -1;  // Operand::rank of the user's input
+inline constexpr std::int64_t kInput = -1;  // Operand::rank of the user's input; that of rank r is kInput - 1 - r
 
 struct Operand {
   std::int64_t rank;
@@ -40,6 +40,7 @@ struct Plan {
   std::int64_t slices, stride, itemsize;
   std::int64_t partial_itemsize;    // bytes of an element of a partial value
   std::int64_t divisor;             // what a finished value is divided by; 1 for none
+  std::int64_t peer_stride;         // bytes from one rank's input to the next one's, as all ranks map them; 0: not shared
   bool streams;                     // whether the output is too long to be found in a cache later
   Fold fold;                        // nullptr where nothing is reduced
   std::uint64_t fingerprint;        // equal on ranks that make the same call

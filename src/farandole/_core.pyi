@@ -53,6 +53,7 @@ class Runner:
         dtype: str,
         op: str,
         divisor: int,
+        peer_stride: int,
         streams: bool,
         fingerprint: int,
         text: str,

@@ -23,7 +23,10 @@ INPUT = -1
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value to read: a place in the slot of ``rank``, or the chunk itself in the rank's INPUT."""
+    """A value to read: a place in the slot of ``rank``, or the chunk itself in the reader's own INPUT.
+
+    Where inputs lie in shared memory, ``place`` may be INPUT: the chunk in the input of ``rank``.
+    """
 
     rank: int
     place: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -14,8 +15,17 @@ import numpy as np
 import pytest
 
 import farandole
-from farandole.algorithms import build
-from farandole.errors import FarandoleError, LengthError, ScheduleError, UnsupportedError, UsageError
+from farandole.algorithms import REGISTRY, build
+from farandole.errors import (
+    CommunicationError,
+    FarandoleError,
+    LengthError,
+    MismatchError,
+    ScheduleError,
+    UnsupportedError,
+    UsageError,
+)
+from farandole.run.shared import SHARED_FROM_BYTES
 from farandole.schedule import Round, Schedule
 
 TIMEOUT_S = 20.0
@@ -339,3 +349,112 @@ def results_longer_than_the_caches() -> None:
                 assert (out[offset : offset + length] == numbers[:length] * c.size).all()
                 assert (out[:offset] == 0).all()
                 assert (out[offset + length :] == 0).all()
+
+
+_SHARED = SHARED_FROM_BYTES // 8 + 8  # elements of 8 bytes: enough to be read in place, and divisible by 1, 2 and 3
+
+
+def shared_arrays_are_read_where_they_are() -> None:
+    """Every algorithm, in place and out of place, again and again, from the beginning and from within."""
+    with _init() as c:
+        n, r = c.size, c.rank
+        memory = c.empty(_SHARED + 8, np.int64)
+        for (collective, algorithm), start in itertools.product(sorted(REGISTRY), (0, 8)):
+            x = memory[start : start + _SHARED]
+            part = slice(r * _SHARED // n, (r + 1) * _SHARED // n)
+            for turn in range(3):
+                each = [_values(k + turn, _SHARED) for k in range(n)]
+                x[:] = each[r]
+                if collective == "all_reduce":
+                    out = c.all_reduce(x, algorithm=algorithm, out=np.empty_like(x) if turn == 1 else None)
+                    assert (out == sum(each)).all()
+                elif collective == "reduce_scatter":
+                    assert (c.reduce_scatter(x, algorithm=algorithm) == sum(each)[part]).all()
+                elif collective == "all_gather":
+                    assert (c.all_gather(x, algorithm=algorithm) == np.concatenate(each)).all()
+                elif collective == "all_to_all":
+                    assert (c.all_to_all(x, algorithm=algorithm) == np.concatenate([e[part] for e in each])).all()
+                x[:] = -1  # nobody reads it any more
+        if c.engine is not None:
+            c.all_reduce(memory)
+            assert "shared array 1 in place" in c.engine.states()[r][2]
+
+
+def calls_with_and_without_shared_arrays_in_turn() -> None:
+    """The same call, apart from where the data lies."""
+    with _init() as c:
+        total = sum(_values(k, _SHARED) for k in range(c.size))
+        mine = _values(c.rank, _SHARED)
+        arrays = [np.empty(_SHARED, mine.dtype), *(c.empty(_SHARED, mine.dtype) for _ in range(2))]
+        for x in arrays * 4:
+            x[:] = mine
+            assert (c.all_reduce(x) == total).all()
+        work = [c.background.all_reduce(x, out=np.empty_like(x)) for x in arrays if x.fill(c.rank) is None]
+        assert all((w.wait() == c.size * (c.size - 1) // 2).all() for w in work)
+
+
+def shared_arrays_outlive_the_communicator() -> None:
+    """And give their memory back when they are gone."""
+    before = _mapped()
+    with _init() as c:
+        x = c.empty((512, 1024))
+        view = x[5:]
+        view[:] = c.rank
+    rank, size = c.rank, c.size
+    del x, c
+    assert (view == rank).all()
+    assert size == 1 or _mapped() > before
+    del view
+    assert _mapped() == before
+
+
+def _mapped() -> int:
+    """How many mappings of shared segments this process has."""
+    return sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def a_shared_array_on_some_ranks_only() -> str:
+    """What the error says."""
+    with _init() as c:
+        shared = c.empty(_SHARED)
+        shared[:] = 1
+        try:
+            c.all_reduce(np.ones(_SHARED) if c.rank == 1 else shared)
+        except MismatchError as error:
+            return str(error)
+        return "no error"
+
+
+def shared_arrays_of_different_sizes() -> str:
+    """The name of the error."""
+    with _init() as c:
+        try:
+            c.empty(100_000 * (1 + c.rank))
+        except CommunicationError as error:
+            return type(error).__name__
+        return "no error"
+
+
+def calls_that_are_repeated_with_every_argument() -> None:
+    """The short way of a call that is made again takes the arguments of this time."""
+    with _init() as c:
+        n, r = c.size, c.rank
+        counts = [(3 * k) % 5 for k in range(n)]
+        for turn in range(3):
+            x = _values(r + turn, 6)
+            each = [_values(k + turn, 6) for k in range(n)]
+            total = sum(each)
+            assert (c.all_reduce(x.astype(np.float64), scale=0.5) == total / 2).all()
+            assert (c.all_reduce(x.astype(np.float64), scale=0.0) == 0).all()
+            for root in range(n):
+                got = c.reduce(x.copy(), root)
+                assert got is None if r != root else (got is not None and (got == total).all())
+                assert (c.broadcast(x.copy(), root) == each[root]).all()
+                whole = c.gather(x, root)
+                assert whole is None if r != root else (whole is not None and (whole == np.concatenate(each)).all())
+                part = c.scatter(np.concatenate(each) if r == root else None, root, out=np.empty_like(x))
+                assert (part == each[r]).all()
+            rows = [_values(k + turn, counts[k]) for k in range(n)]
+            assert (c.all_gather(rows[r], counts=counts) == np.concatenate(rows)).all()
+            assert (c.all_gather(x, timeout_s=20) == np.concatenate(each)).all()
+            c.barrier()

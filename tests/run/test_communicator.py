@@ -33,6 +33,10 @@ def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
         "scaled_sums",
         "results_longer_than_the_caches",
         "a_schedule_of_ones_own",
+        "shared_arrays_are_read_where_they_are",
+        "calls_with_and_without_shared_arrays_in_turn",
+        "shared_arrays_outlive_the_communicator",
+        "calls_that_are_repeated_with_every_argument",
     ],
 )
 def test_on_every_rank(name: str, ranks: int) -> None:
@@ -122,3 +126,13 @@ def test_misuse_is_explained() -> None:
             alone.all_reduce(frozen)
     with pytest.raises(UsageError, match="multiple of 4096"):
         farandole.init(environ={}, slot_bytes=1000)
+
+
+def test_a_shared_array_on_some_ranks_only_is_an_error_on_every_rank_that_says_so() -> None:
+    for message in _spawn(3, "a_shared_array_on_some_ranks_only"):
+        assert "shared array 1" in message
+        assert "rank 1 is at" in message
+
+
+def test_shared_arrays_of_different_sizes_are_an_error_on_every_rank() -> None:
+    assert _spawn(2, "shared_arrays_of_different_sizes") == ["RendezvousError"] * 2

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from farandole.errors import ResourceError
 from farandole.layout import CACHE_LINE, Layout
-from farandole.slots import SlotProgram, Step
+from farandole.slots import INPUT, SlotProgram, Step
 
 Table = NDArray[np.int64]
 
@@ -32,6 +32,16 @@ class Bound:
     operands: Table
     waits: Table
     chunks: Table
+
+
+def input_of(rank: int) -> int:
+    """How the tables of operands say that the input of that rank is meant."""
+    return INPUT - 1 - rank
+
+
+def rank_of(operand: int) -> int:
+    """The rank whose slot or input an operand in the tables is; INPUT for the own input."""
+    return operand if operand >= INPUT else INPUT - 1 - operand
 
 
 def longest_chunk(program: SlotProgram, slot_itemsize: int, set_bytes: int) -> int:
@@ -127,8 +137,13 @@ class _Row:
         self.finishes = step.finishes
         self.operands: list[tuple[int, int, bool]] = []
         for operand in step.operands:
-            offset = operand.place * unit if operand.rank >= 0 else int(inputs[step.chunk])
-            self.operands.append((operand.rank, offset, operand.is_partial))
+            if operand.rank == INPUT:
+                self.operands.append((INPUT, int(inputs[step.chunk]), False))
+            elif operand.place == INPUT:
+                theirs = int(layout.input_offset(operand.rank)[step.chunk])
+                self.operands.append((input_of(operand.rank), theirs, False))
+            else:
+                self.operands.append((operand.rank, operand.place * unit, operand.is_partial))
 
     def continued_by(self, other: _Row, sizes: tuple[int, int]) -> bool:
         """Whether one step over both rows does what the two do, in every slice."""

@@ -17,11 +17,30 @@ from farandole.verify import verify_schedule
 
 
 @dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """Where the input of a call lies: ``offset`` bytes into the ``number``-th array that the ranks share.
+
+    Equal parts of such an array, one for each rank, follow each other every ``stride`` bytes. ``in_place`` says that
+    the output is written over the input.
+    """
+
+    number: int
+    offset: int
+    stride: int
+    in_place: bool
+
+    def __str__(self) -> str:
+        return f"shared array {self.number}{f' + {self.offset} bytes' if self.offset else ''}" + (
+            " in place" if self.in_place else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """What ranks must agree on: one call of a collective. ``counts`` are the lengths of its blocks.
 
     ``algorithm`` is a name with its options, or a schedule. ``op`` is empty for collectives that do not
-    reduce, ``dtype`` for those that move no data.
+    reduce, ``dtype`` for those that move no data. ``memory`` is where the inputs lie, if all ranks can see them.
     """
 
     collective: str
@@ -31,6 +50,7 @@ class Call:
     itemsize: int
     op: str
     root: int
+    memory: SharedMemory | None = None
 
     def __str__(self) -> str:
         same = len(set(self.counts)) == 1
@@ -38,6 +58,8 @@ class Call:
         parts = [f"{self.dtype}[{shape}]" if self.dtype else "", self.op, self.algorithm_name]
         if collective(self.collective).rooted:
             parts.append(f"root={self.root}")
+        if self.memory is not None:
+            parts.append(str(self.memory))
         return f"{self.collective}({', '.join(filter(None, parts))})"
 
     @property

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from farandole.errors import ClosedError, UsageError
 from farandole.run import messages, requests
@@ -118,6 +119,19 @@ class Communicator:
         self._state = "closed"
         _open.discard(self)
         self._executor.close(drain_s, ending)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> Array:
+        """A new array in memory that all ranks see; every rank calls this with the same arguments.
+
+        Where it, or the same part of it on every rank, is the input of an all_reduce, reduce_scatter, all_gather or
+        all_to_all, other ranks read it where it is, instead of a copy. Such a call ends when nobody reads it any more.
+        All ranks must then give a part of the same shared array: anything else is another call, and an error. The
+        memory is given back when the array is gone; the communicator may be closed before.
+
+        Raises ResourceError where there is too little memory.
+        """
+        self._check_open("empty")
+        return self._executor.shared.empty((shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype))
 
     def all_reduce(
         self,
@@ -330,7 +344,7 @@ class Communicator:
         """
         if self._state != "open":
             self._check_open(request.func.__name__)
-        key = _key(request.func, source, target, algorithm, more)
+        key = _key(request.func, source, target, algorithm, (*more, self._executor.shared.find(source, target)))
         if key is not None:
             repeated = self._executor.repeat(key, source, target, timeout_s)
             if repeated is not NOT_REPEATED:

@@ -28,6 +28,7 @@ from farandole.run.failures import FORKED, State, failure_error, forked_error
 from farandole.run.flight import LEFT, Flight, parse
 from farandole.run.meeting import Meeting
 from farandole.run.roll import Roster
+from farandole.run.share import shared
 from farandole.schedule import Schedule
 from farandole.slots import SlotProgram
 
@@ -97,7 +98,8 @@ class Engine:
         if planned is not None:
             return planned
         schedule, programs = compiled(call.collective, call.algorithm, self.ranks, call.root)
-        program = programs[self.rank]
+        seen = None if call.memory is None else shared(schedule, programs, call.memory.in_place)
+        program = (seen or programs)[self.rank]
         partial_itemsize = _partial_itemsize(call)
         where = layout(
             collective(call.collective),
@@ -120,6 +122,7 @@ class Engine:
             dtype=call.dtype,
             op="sum" if call.op == "avg" else call.op,
             divisor=self.ranks if call.op == "avg" else 1,
+            peer_stride=call.memory.stride if seen and call.memory else 0,
             streams=where.output_length(self.rank) * call.itemsize >= STREAM_FROM_BYTES,
             fingerprint=call.fingerprint(),
             text=str(call),

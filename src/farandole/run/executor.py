@@ -13,6 +13,7 @@ from farandole.run.call import Call, compiled
 from farandole.run.choices import Choices
 from farandole.run.engine import PLANS_KEPT, Engine, Planned
 from farandole.run.requests import Place, Request
+from farandole.run.shared import SHARED_FROM_BYTES, SHARING, SharedArrays
 from farandole.run.work import Work
 from farandole.schedule import Schedule
 
@@ -52,12 +53,15 @@ NOT_REPEATED = _NotRepeated.NOT_REPEATED
 class Executor:
     """Runs the requests of one rank; without an engine, in a world of one rank."""
 
-    def __init__(self, place: Place, engine: Engine | None, timeout_s: float, choices: Choices) -> None:
+    def __init__(
+        self, place: Place, engine: Engine | None, timeout_s: float, choices: Choices, shared: SharedArrays
+    ) -> None:
         """``timeout_s`` and ``choices`` are for calls that say nothing of their own."""
         self.place = place
         self.engine = engine
         self.timeout_s = timeout_s
         self.choices = choices
+        self.shared = shared
         self.last_algorithm = ""
         self._plans: dict[object, Planned] = {}  # by what a request depends on, algorithms that were left open included
         self._repeatable: dict[Hashable, _Repeatable] = {}
@@ -107,7 +111,7 @@ class Executor:
             self._alone(request, algorithm, ready)
         else:
             limit_s = self.timeout_s if timeout_s is None else timeout_s
-            planned = self._planned(self.engine, request, algorithm)
+            planned = self._planned(self.engine, request, algorithm, ready)
             carry_out = self._recorder or self.engine.run
             carry_out(planned, address(ready.memory), address(ready.work), limit_s)
             if key is not None and request.scale is None and self._recorder is None:
@@ -127,7 +131,7 @@ class Executor:
                 ready.finish()
             return Work(None, lambda: request.target)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        planned = self._planned(engine, request, algorithm)
+        planned = self._planned(engine, request, algorithm, ready)
         # The engine brings the result to the user's array before anyone can see that the call is done.
         work = engine.start(planned, address(ready.memory), address(ready.work), limit_s, ready, ready.finish)
         return Work(work, lambda: request.target, lambda failure, peer: engine.error(failure, peer, limit_s))
@@ -147,16 +151,19 @@ class Executor:
         if ready.work is not None and ready.memory is not None and ready.work is not ready.memory:
             ready.work.reshape(-1)[...] = ready.memory.reshape(-1)
 
-    def _planned(self, engine: Engine, request: Request, algorithm: Choice) -> Planned:
+    def _planned(self, engine: Engine, request: Request, algorithm: Choice, ready: _Ready) -> Planned:
         dtype = request.dtype
-        key = (request.collective, algorithm, request.counts, dtype, request.op, request.root)
+        memory = None
+        if request.collective in SHARING and sum(request.counts) * request.itemsize >= SHARED_FROM_BYTES:
+            memory = self.shared.find(ready.memory, ready.work)
+        key = (request.collective, algorithm, request.counts, dtype, request.op, request.root, memory)
         planned = self._plans.get(key)
         if planned is None:
-            itemsize = 1 if dtype is None else dtype.itemsize
+            itemsize = request.itemsize
             if algorithm == AUTO:
                 algorithm = self.choices.algorithm(request.collective, request.counts, itemsize)
             name = "" if dtype is None else dtype.name
-            call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root)
+            call = Call(request.collective, algorithm, request.counts, name, itemsize, request.op, request.root, memory)
             planned = engine.planned(call)
             if len(self._plans) >= PLANS_KEPT:
                 self._plans.clear()

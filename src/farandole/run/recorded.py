@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from farandole.collectives import collective
 from farandole.layout import Layout
-from farandole.run.bind import Bound
+from farandole.run.bind import Bound, rank_of
 from farandole.schedule import Schedule
+from farandole.slots import INPUT
 from farandole.trace import KINDS
 
 Table = NDArray[np.int64]
@@ -83,7 +84,7 @@ def _parts(
     first_operand, operands = tables.steps[step, :2].tolist()
     chunk, count = tables.chunks[step].tolist()
     peers = tables.operands[first_operand : first_operand + operands, 0]
-    foreign = [peer for peer in peers.tolist() if peer not in (-1, rank)]
+    foreign = [peer for peer in map(rank_of, peers.tolist()) if peer not in (INPUT, rank)]
     if not foreign:
         yield _COPY, stage if stage < rounds else -1, -1, chunk, count
         return

@@ -59,6 +59,11 @@ class Request:
         sample = self.target if self.source is None else self.source
         return None if sample is None else sample.dtype
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of what moves; 1 for a barrier."""
+        return 1 if self.dtype is None else self.dtype.itemsize
+
 
 def check_root(place: Place, root: int) -> int:
     """The root, if there is such a rank; UsageError otherwise."""

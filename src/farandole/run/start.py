@@ -13,8 +13,10 @@ from farandole.run.communicator import Communicator
 from farandole.run.engine import DEFAULT_SLOT_BYTES, Engine
 from farandole.run.environment import meeting_key, world
 from farandole.run.executor import Executor
+from farandole.run.meeting import Meeting
 from farandole.run.rendezvous import meet
 from farandole.run.requests import Place
+from farandole.run.shared import SharedArrays
 
 PAGE = 4096
 TIMEOUT_S = 300.0
@@ -83,14 +85,18 @@ def connect(
             watched=watched,
         )
 
+    def meet_over(size_bytes: int, name: str) -> Meeting:
+        return meet(rank, size, meeting_key(key, name), meeting_timeout_s, size * size_bytes)
+
     place = Place(rank, size)
     if size == 1:
-        return Communicator(Executor(place, None, timeout_s, Choices(1, {})), make_part, key)
-    word = announcement(os.environ if environ is None else environ, size) if rank == 0 else ""
+        return Communicator(Executor(place, None, timeout_s, Choices(1, {}), SharedArrays(None)), make_part, key)
+    word = announcement(os.environ if environ is None else environ, size, slot_bytes) if rank == 0 else ""
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
     try:
         choices = agreed(meeting.word, size, meeting.cores)
-        return Communicator(Executor(place, Engine(meeting, slot_bytes), timeout_s, choices), make_part, key)
+        executor = Executor(place, Engine(meeting, slot_bytes), timeout_s, choices, SharedArrays(meet_over))
+        return Communicator(executor, make_part, key)
     except BaseException:
         meeting.close()
         raise

@@ -8,6 +8,7 @@ vector: for each rank, the last stage that is known to be finished. The rules, b
 - ``race``: a place is read without a wait that makes sure that its writer has finished writing it;
 - ``rewritten``: a place is written again without a wait that makes sure that it has been read;
 - ``unwritten``: a place is read that nobody writes;
+- ``overwritten``: in a call in place, an output is written over an input that another rank may yet read there;
 - ``wrong``: a value is not folded from disjoint contributions, a partial one is taken for a finished one, or
   the output lacks something that the collective requires.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from farandole.collectives import collective
 from farandole.schedule import Schedule
@@ -30,14 +32,20 @@ Place = tuple[int, int]  # rank, place
 Known = list[list[list[int]]]  # by rank, stage and peer: the last stage of the peer that is known to be finished
 
 
-def verify_slots(schedule: Schedule, programs: Sequence[SlotProgram]) -> Report:
-    """Prove that ``programs`` carry out the collective of ``schedule``, whatever the timing."""
+def verify_slots(schedule: Schedule, programs: Sequence[SlotProgram], *, in_place: bool = False) -> Report:
+    """Prove that ``programs`` carry out the collective of ``schedule``, whatever the timing.
+
+    ``in_place`` says that each chunk of the output lies where the same chunk of the input does, which matters only
+    where ranks read the inputs of others.
+    """
     writers: dict[Place, list[Step]] = {}
     for program in programs:
         for step in program.steps:
             if step.place >= 0:
                 writers.setdefault((program.rank, step.place), []).append(step)
     problems = [*_waits(programs), *_accesses(programs, writers), *_values(schedule, programs)]
+    if in_place:
+        problems.extend(_inputs_kept(programs))
     return Report(schedule.name or schedule.collective, tuple(problems), sum(len(p.steps) for p in programs))
 
 
@@ -82,6 +90,14 @@ def _read(rank: int, step: Step, operand: Operand, writes: list[Step], known: Kn
     """What is wrong with one read. It is meant for the last write of an earlier stage."""
     what = f"rank {rank}, stage {step.stage}: place {operand.place} of rank {operand.rank}"
     facts = (rank, step.stage, step.chunk)
+    if operand.place == INPUT:
+        if operand.rank != rank and known[rank][step.stage][operand.rank] < 0:
+            yield Problem(
+                "race",
+                f"rank {rank}, stage {step.stage}: rank {operand.rank} may not be in this call when its input is read",
+                *facts, f"a wait for rank {operand.rank}", "none",
+            )  # fmt: skip
+        return
     earlier = [write.stage for write in writes if write.stage < step.stage]
     if not earlier:
         yield Problem("unwritten", f"{what} is read, and nobody has written it", *facts, "a value", "nothing")
@@ -104,6 +120,33 @@ def _read(rank: int, step: Step, operand: Operand, writes: list[Step], known: Kn
             )  # fmt: skip
 
 
+def _inputs_kept(programs: Sequence[SlotProgram]) -> Iterator[Problem]:
+    """What is wrong where outputs are written over inputs.
+
+    A read is over when its stage is known to be finished, if it comes before the announcement of that stage.
+    """
+    known = _known(programs)
+    reads = [
+        (operand.rank, step.chunk, program.rank, step.stage + (step.place < 0 and step.stage < program.stages - 1))
+        for program in programs
+        for step in program.steps
+        for operand in step.operands
+        if operand.rank not in {INPUT, program.rank} and operand.place == INPUT
+    ]
+    for program in programs:
+        for step in program.steps:
+            if not step.to_output or step.operands == (Operand(INPUT),):
+                continue  # what is already there is not written
+            for owner, chunk, reader, over in reads:
+                if (owner, chunk) == (program.rank, step.chunk) and known[owner][step.stage][reader] < over:
+                    yield Problem(
+                        "overwritten",
+                        f"rank {owner}, stage {step.stage}: chunk {chunk} is written over the input; rank {reader} may"
+                        f" read it until stage {over} is over",
+                        owner, step.stage, chunk, f"a wait for stage {over} of rank {reader}", "none",
+                    )  # fmt: skip
+
+
 def _values(schedule: Schedule, programs: Sequence[SlotProgram]) -> Iterator[Problem]:
     """Carry out all stages and follow who has contributed to what, as bit sets."""
     what = collective(schedule.collective)
@@ -117,7 +160,7 @@ def _values(schedule: Schedule, programs: Sequence[SlotProgram]) -> Iterator[Pro
         for program in programs:
             for step in (s for s in program.steps if s.stage == stage):
                 rank, chunk = program.rank, step.chunk
-                bits, wrong = _folded(rank, step, slots, bool(held[rank, chunk]))
+                bits, wrong = _folded(rank, step, slots, held[:, chunk])
                 complete = bits == everyone if len(step.operands) > 1 else not step.is_partial
                 if wrong or complete == step.is_partial or (step.to_output and step.is_partial):
                     reason = wrong or "a partial value and a finished one are mistaken for each other"
@@ -137,12 +180,15 @@ def _values(schedule: Schedule, programs: Sequence[SlotProgram]) -> Iterator[Pro
             )  # fmt: skip
 
 
-def _folded(rank: int, step: Step, slots: dict[Place, tuple[int, int, bool]], is_held: bool) -> tuple[int, str]:
-    """(contributors, what is wrong) of what a step writes."""
+def _folded(
+    rank: int, step: Step, slots: dict[Place, tuple[int, int, bool]], held: NDArray[np.bool_]
+) -> tuple[int, str]:
+    """(contributors, what is wrong) of what a step writes; ``held`` says which ranks have the chunk as input."""
     bits = 0
     for operand in step.operands:
-        if operand.rank == INPUT:
-            chunk, more, is_partial = step.chunk, (1 << rank) if is_held else 0, False
+        if INPUT in {operand.rank, operand.place}:
+            owner = rank if operand.rank == INPUT else operand.rank
+            chunk, more, is_partial = step.chunk, (1 << owner) if held[owner] else 0, False
         else:
             chunk, more, is_partial = slots.get((operand.rank, operand.place), (-1, 0, False))
         if chunk != step.chunk or not more:

@@ -1,0 +1,64 @@
+"""Arrays that lie in memory shared by the ranks of a communicator, so that others read them where they are.
+
+An array is made by all ranks together and is as long on each; the parts of all ranks follow each other in one segment,
+which every rank maps. What is at the same offset of every rank's part can be the input of one call. The memory is
+given back by each rank when the last of its arrays that show it is gone; what others hold stays.
+"""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from farandole.run.arrays import Array, address
+from farandole.run.call import SharedMemory
+from farandole.run.meeting import Meeting
+
+SHARED_FROM_BYTES = 128 << 10  # a call on less ends sooner with a copy than with a wait for all readers
+
+SHARING = frozenset({"all_gather", "all_reduce", "all_to_all", "reduce_scatter"})  # where every rank has an input
+
+Meet = Callable[[int, str], Meeting]  # bytes, name
+
+
+class SharedArrays:
+    """The shared arrays of one rank of a communicator."""
+
+    def __init__(self, meet: Meet | None) -> None:
+        """``meet`` brings all ranks together over a new segment of so many bytes; None in a world of one rank."""
+        self._meet = meet
+        self._made = 0
+        self._known: dict[int, tuple[int, int]] = {}  # by number: where this rank's part begins, and its bytes
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
+        """A new array; every rank calls this with the same arguments."""
+        length = int(np.prod(shape, dtype=np.int64))
+        size_bytes = length * dtype.itemsize
+        if self._meet is None or size_bytes == 0:
+            return np.empty(shape, dtype)
+        self._made += 1
+        number, stride = self._made, -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        with self._meet(stride, f"array {number}") as meeting:
+            memory = mmap.mmap(meeting.segment_fd, meeting.segment_bytes)
+            memory.madvise(mmap.MADV_DONTFORK)
+            flat = np.frombuffer(memory, dtype, length, offset=meeting.rank * stride)
+        self._known[number] = (address(flat), stride)
+        weakref.finalize(flat, self._known.pop, number, None)
+        return flat.reshape(shape)
+
+    def find(self, source: Array | None, target: Array | None) -> SharedMemory | None:
+        """Where in a shared array the source lies; None where it does not, or the target overlaps it otherwise."""
+        if not self._known or source is None or not source.flags.c_contiguous:
+            return None
+        begin = address(source)
+        for number, (start, stride) in self._known.items():
+            if start <= begin and begin + source.nbytes <= start + stride:
+                place = begin if target is None else address(target)
+                in_place = target is not None and place == begin
+                if not in_place and target is not None and np.may_share_memory(source, target):
+                    return None
+                return SharedMemory(number, begin - start, stride, in_place)
+        return None
