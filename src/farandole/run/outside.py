@@ -17,12 +17,14 @@ from pathlib import Path
 from farandole import _core
 from farandole.errors import FormatError, UsageError
 from farandole.run.flight import Flight, control_bytes, parse
+from farandole.run.meeting import MOST_KEPT
 
 _NAME = "/memfd:farandole (deleted)"
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ 0+ \S+ ([0-9]+) +/memfd:farandole \(deleted\)")
 _HEAD_BYTES = 64
 
 Read = Callable[[int], bytes]
+Segments = dict[int, tuple[Read, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def of_user() -> list[Communicator]:
     found: dict[int, Communicator] = {}
     for pid in _own_pids():
         try:
-            segments = _segments(pid)
+            held = _read_of(pid, _held)
+            segments = held if len(held) < MOST_KEPT else _segments(pid)  # to read all mappings takes long
         except UsageError:  # the process has ended since, or may not be looked at
             continue
         for number, (read, size) in segments.items():
@@ -104,18 +107,22 @@ def _own_pids() -> Iterator[int]:
                     yield int(entry.name)
 
 
-def _segments(pid: int) -> dict[int, tuple[Read, int]]:
+def _segments(pid: int) -> Segments:
     """What reads the beginning of each segment of a process, and the segment's size in bytes, by inode."""
+    return {**_read_of(pid, _mapped), **_read_of(pid, _held)}
+
+
+def _read_of(pid: int, how: Callable[[int], Segments]) -> Segments:
     try:
-        return {**_mapped(pid), **_held(pid)}
+        return how(pid)
     except PermissionError as error:
         raise UsageError(f"process {pid} may not be looked at: {error.strerror}", pid=pid) from None
     except OSError:  # it has ended meanwhile
         return {}
 
 
-def _held(pid: int) -> dict[int, tuple[Read, int]]:
-    found: dict[int, tuple[Read, int]] = {}
+def _held(pid: int) -> Segments:
+    found: Segments = {}
     for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names are all that is wanted
         path = f"/proc/{pid}/fd/{name}"
         with contextlib.suppress(FileNotFoundError):
@@ -125,8 +132,8 @@ def _held(pid: int) -> dict[int, tuple[Read, int]]:
     return found
 
 
-def _mapped(pid: int) -> dict[int, tuple[Read, int]]:
-    found: dict[int, tuple[Read, int]] = {}
+def _mapped(pid: int) -> Segments:
+    found: Segments = {}
     for match in _MAPPING.finditer(Path(f"/proc/{pid}/maps").read_text(errors="replace")):
         begin, end = int(match[1], 16), int(match[2], 16)
         found[int(match[3])] = (_reader(f"/proc/{pid}/mem", begin), end - begin)
