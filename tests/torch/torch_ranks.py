@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -256,3 +257,52 @@ def training(path: str) -> list[float]:
             dist.all_reduce(total := loss.detach().clone(), dist.ReduceOp.AVG)
             losses.append(total.item())
     return losses
+
+
+def repeated(path: str) -> None:
+    """The same calls many times over, with something special in between each time, which must not be overlooked."""
+    with group(path) as (rank, size):
+        ranks = torch.arange(float(size))
+        kept = []
+        for turn in range(3):
+            base = torch.arange(8.0) * (turn + 1)
+            total = base * size + ranks.sum()
+            for make in (lambda t: t.clone(), lambda t: torch.stack([t, t]).t()[:, 0]):  # the second has gaps
+                for op, wanted in (("SUM", total), ("AVG", total / size), ("MAX", base + size - 1)):
+                    for waits in (True, False):
+                        tensor = make(base + rank)
+                        work = dist.all_reduce(tensor, getattr(dist.ReduceOp, op), async_op=not waits)
+                        if work is not None:
+                            work.wait()
+                        equal(tensor.contiguous(), wanted)
+            negative = torch._neg_view(base + rank)
+            dist.all_reduce(negative)
+            equal(negative.resolve_neg(), -total)
+            options = dist.AllreduceOptions()
+            options.asyncOp = False
+            world: Any = dist.group.WORLD
+            kept.append((world.allreduce([tensor := base + rank], options), tensor))
+            _moved(base, rank, size)
+            with farandole.torch.algorithm({"all_reduce": "tree" if turn % 2 else "ring"}):
+                dist.all_reduce(tensor)
+                assert farandole.torch.last_algorithm() == ("tree" if turn % 2 else "ring")
+        assert all(work.result()[0] is tensor for work, tensor in kept)
+
+
+def _moved(base: torch.Tensor, rank: int, size: int) -> None:
+    """Collectives from one tensor to another, which once are the same memory."""
+    length = len(base)
+    whole = torch.empty(length * size)
+    for source in (torch.empty(length), whole[rank * length : (rank + 1) * length], whole[:length]):
+        source.copy_(base + rank)
+        dist.all_gather_single(whole, source)
+        equal(whole, torch.cat([base + r for r in range(size)]))
+        part = torch.empty(length)
+        dist.reduce_scatter_single(part, whole)
+        equal(part, (base + rank) * size)
+        out = torch.empty(length * size)
+        dist.all_to_all_single(out, whole)
+        equal(out, torch.cat([base + rank] * size))
+        with contextlib.suppress(ValueError):
+            dist.all_to_all_single(out.view(1, -1), whole.view(1, -1))
+            raise AssertionError("one row cannot be shared out")

@@ -105,9 +105,25 @@ class Channel:
             if finish is not None:
                 finish()
             return Work(tensors, found=found)
+        work = self.start(engine, planned, first, second, limit_s, (source, target), tensors, finish)
+        work.found = found
+        return work
+
+    def start(
+        self,
+        engine: Engine,
+        planned: Planned,
+        source: int,
+        target: int,
+        limit_s: float,
+        keep: object,
+        tensors: Sequence[Tensor],
+        finish: Finish | None = None,
+    ) -> Work:
+        """Begin a call on memory at these addresses; what ``keep`` holds is kept alive until it is done."""
         # The engine calls ``finish`` before anyone can see that it is done.
-        native = engine.start(planned, first, second, limit_s, (source, target), finish)
-        return Work(tensors, (native,), _describe(engine, limit_s, ""), found=found)
+        native = engine.start(planned, source, target, limit_s, keep, finish)
+        return Work(tensors, (native,), _describe(engine, limit_s, ""))
 
     def message(
         self, memory: Tensor, peer: int, tag: int, *, receives: bool, timeout_s: float = 0

@@ -66,8 +66,8 @@ class Collectives(Shown):
             "all_reduce", (target.numel(),), source, target, [tensor],
             op=op, in_place=0, timeout_s=timeout_of(opts), waits=waits(opts), finish=finish,
         )  # fmt: skip
-        if op == "sum" and source is target is tensor:
-            self._repeats.learn("all_reduce", tensor, tensor, work)
+        if source is target is tensor:
+            self._repeats.learn("all_reduce", op, tensor, tensor, work)
         return self._done(work)
 
     @shown("all_reduce", 0)
@@ -137,7 +137,7 @@ class Collectives(Shown):
         source = readable(input_)
         work = self._gather("all_gather", source, target, (count,) * self._size, [output], 0, opts, finish)
         if source is input_ and target is output:
-            self._repeats.learn("all_gather", input_, output, work)
+            self._repeats.learn("all_gather", "", input_, output, work)
         return work
 
     @shown("all_gather", 1)
@@ -225,8 +225,9 @@ class Collectives(Shown):
         check_length(input_, count * self._size, f"reduce_scatter_tensor: the input for {self._size} ranks")
         source = readable(input_)
         work = self._reduce_scatter(source, output, (count,) * self._size, opts)
-        if source is input_ and is_plain(output) and reduction(opts, output.dtype) == ("sum", None):
-            self._repeats.learn("reduce_scatter", input_, output, work)
+        op, factor = reduction(opts, output.dtype)
+        if source is input_ and is_plain(output) and factor is None:
+            self._repeats.learn("reduce_scatter", op, input_, output, work)
         return work
 
     @shown("reduce_scatter", 1)
@@ -290,7 +291,7 @@ class Collectives(Shown):
         source = readable(input_)
         work = self._all_to_all(source, target, table, [output], opts, finish)
         if source is input_ and target is output and not (output_splits or input_splits):
-            self._repeats.learn("all_to_all", input_, output, work)
+            self._repeats.learn("all_to_all", "", input_, output, work)
         return work
 
     @shown("barrier", 1)

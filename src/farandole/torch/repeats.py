@@ -1,8 +1,8 @@
 """Calls like one that was made before: what has been looked into once is not looked into again.
 
-A program makes the same few calls over and over: a sum, say, of as many numbers of the same dtype, waited for at once.
-The first of them goes the thorough way, and is remembered by dtype and lengths. Those that follow need only a look at
-what may have changed: that the tensors are dense, lie on the CPU in one piece each, and that nothing special is asked.
+A program makes the same few calls over and over: a sum, say, of as many numbers of the same dtype. The first of them
+goes the thorough way, and is remembered by dtype and lengths. Those that follow need only a look at what may have
+changed: that the tensors are dense, lie on the CPU in one piece each, and that nothing special is asked.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from farandole.torch.channel import LOG, Channel
 from farandole.torch.work import Work
 
 _SUM: Any = dist.ReduceOp.SUM
+_AVG: Any = dist.ReduceOp.AVG
 _UNSET: timedelta = dist.AllreduceOptions().timeout
 
 
@@ -59,47 +60,55 @@ class Repeats:
         self._done = Done(torch.empty(0))
         self._unshared = sys.getrefcount(self._done)
 
-    def learn(self, what: str, source: Tensor, target: Tensor, work: Work) -> None:
-        """The channel has carried out ``what``, a sum if it reduces, on tensors that are plain memory."""
-        if work.found is not None and not source.is_complex():  # which might be conjugated, another time
-            self._channel.remember((what, source.dtype, source.numel(), target.numel()), work.found)
+    def learn(self, what: str, op: str, source: Tensor, target: Tensor, work: Work) -> None:
+        """The channel has carried out ``what`` on plain memory; ``op`` is empty if it reduces nothing."""
+        # A complex tensor might be conjugated, another time.
+        if work.found is not None and op in {"", "sum", "avg"} and not source.is_complex():
+            self._channel.remember((what, op, source.dtype, source.numel(), target.numel()), work.found)
 
     def in_place(self, what: str, tensors: Tensor | Sequence[Tensor], opts: Any) -> Work | None:
-        """A collective on one tensor of each rank, carried out if it is one that is known; else None."""
+        """A reduction of one tensor of each rank, carried out or begun if it is one that is known; else None."""
         if type(tensors) is not list or len(tensors) != 1 or _is_watched():
             return None
         tensor = tensors[0]
         count = tensor.numel()
-        known = self._channel.known.get((what, tensor.dtype, count, count))
-        if known is None or not _is_simple(opts, reduces=True):
+        op = _op(opts)
+        known = self._channel.known.get((what, op, tensor.dtype, count, count))
+        if known is None or opts.timeout != _UNSET:
             return None
         at = _address(tensor)
-        return None if at is None else self._repeat(known, at, at, tensor)
+        return None if at is None else self._repeat(known, at, at, tensor, tensor, opts)
 
     def from_to(self, what: str, source: Tensor, target: Tensor, opts: Any, *, reduces: bool = False) -> Work | None:
         """A collective from one tensor to another, as ``in_place``."""
         if source.dtype is not target.dtype or _is_watched():
             return None
-        known = self._channel.known.get((what, source.dtype, source.numel(), target.numel()))
-        if known is None or known[0] is None or not _is_simple(opts, reduces=reduces):
+        op = _op(opts) if reduces else ""
+        known = self._channel.known.get((what, op, source.dtype, source.numel(), target.numel()))
+        if known is None or known[0] is None or opts is None or opts.timeout != _UNSET:
             return None
         first, second = _address(source), _address(target)
         if first is None or second is None:
             return None
         if first < second + known[0].output_bytes and second < first + known[0].input_bytes:
             return None
-        return self._repeat(known, first, second, target)
+        return self._repeat(known, first, second, source, target, opts)
 
-    def _repeat(self, known: tuple[Planned | None, str], source: int, target: int, tensor: Tensor) -> Work:
+    def _repeat(
+        self, known: tuple[Planned | None, str], at: int, to: int, source: Tensor, target: Tensor, opts: Any
+    ) -> Work:
         channel = self._channel
         planned, channel.last_algorithm = known
         if planned is not None:
             # Nothing is known any more once the engine has gone.
-            cast("Engine", channel.engine).run(planned, source, target, channel.timeout_s)
+            engine = cast("Engine", channel.engine)
+            if opts.asyncOp:
+                return channel.start(engine, planned, at, to, channel.timeout_s, (source, target), [target])
+            engine.run(planned, at, to, channel.timeout_s)
         # The work of a call that is done serves the next one, if nobody has kept it.
         if sys.getrefcount(self._done) != self._unshared:
-            self._done = Done(tensor)
-        return self._done.reuse(tensor)
+            self._done = Done(target)
+        return self._done.reuse(target)
 
 
 def _is_watched() -> bool:
@@ -107,12 +116,13 @@ def _is_watched() -> bool:
     return profiler._is_profiler_enabled or LOG.isEnabledFor(logging.DEBUG)  # noqa: SLF001
 
 
-def _is_simple(opts: Any, *, reduces: bool) -> bool:
-    """Whether the caller waits, for as long as the group does, and for a sum if anything."""
+def _op(opts: Any) -> str | None:
+    """The name of the op, if it is one of those that are used over and over."""
     try:
-        return not opts.asyncOp and opts.timeout == _UNSET and (not reduces or opts.reduceOp == _SUM)
+        given = opts.reduceOp
     except AttributeError:  # these are no options, but an op, say
-        return False
+        return None
+    return "sum" if given == _SUM else "avg" if given == _AVG else None
 
 
 def _address(tensor: Tensor) -> int | None:
