@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import msgspec
 import numpy as np
 
 import farandole.verify.schedule as proof
-from farandole import trace
+from farandole import _core, trace
 from farandole.algorithms import build
 from farandole.cluster import file as cluster_file
 from farandole.cluster import parse
@@ -27,13 +28,15 @@ from farandole.export.json import read_schedule, schedule_to_json
 from farandole.export.perfetto import from_perfetto, to_perfetto
 from farandole.gpu import nccl_tests
 from farandole.gpu.sweep import parse_ours
-from farandole.run import wire
+from farandole.run import flight, wire
 from farandole.run.choices import agreed
+from farandole.run.flight import control_bytes
 from farandole.run.profile import FORMAT, VERSION, read_profile
 from farandole.simulate import predict
 from farandole.units import parse_bandwidth, parse_sizes, parse_time, parse_time_per_byte
 from farandole.verify import verify_schedule
 
+RANKS, PAGE = 2, 4096
 Choose = Callable[[int], int]
 Json = Any
 
@@ -162,6 +165,7 @@ def _examples() -> Iterator[tuple[str, Target]]:
     }
     ours = {"format": "farandole.bench", "version": 1, "results": [row]}
     yield "measured", Target(lambda data: parse_ours(data.decode(errors="replace")), (msgspec.json.encode(ours),))
+    yield "flight recorder", Target(_flight, (_control_part(),), is_json=False)
     yield "nccl-tests", Target(_nccl_tests, (NCCL_TESTS.encode(),), is_json=False)
     words = (
         b"size 8:128MiB*4", b"bandwidth 100Gbit/s", b"time 1.5ms", b"per-byte 20ps/B", b"cluster hosts:2x4@1GB/s,1us",
@@ -176,6 +180,27 @@ def _choices(data: bytes) -> object:
 
 def _nccl_tests(data: bytes) -> object:
     return nccl_tests.parse(data.decode(errors="replace"))
+
+
+def _flight(data: bytes) -> object:
+    """The memory that ranks share, as an inspector reads it: of the length that it has, whatever it holds."""
+    size = _core.segment_offsets(RANKS, PAGE)[-1]
+    data = (data + bytes(size))[:size]
+    control_bytes(data, _core.segment_bytes(RANKS, PAGE))
+    return flight.parse(data, data, _core.flight_clock())
+
+
+def _control_part() -> bytes:
+    """That of a communicator whose ranks have not done anything yet."""
+    memory = os.memfd_create("farandole")
+    os.ftruncate(memory, _core.segment_bytes(RANKS, PAGE))
+    _core.Runner(
+        fd=memory, rank=0, ranks=RANKS, slot_bytes=PAGE, process_fds=[-1] * RANKS, foreground=(1, 1), background=(1, 1),
+        batch=1,
+    )  # fmt: skip
+    part = os.pread(memory, _core.segment_offsets(RANKS, PAGE)[-1], 0)
+    os.close(memory)
+    return part
 
 
 NCCL_TESTS = """# Collective test starting: all_reduce_perf
