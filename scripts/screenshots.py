@@ -1,6 +1,6 @@
 """Make the pictures of docs/images anew: the player's main states, the strips, the moving ones, the relation.
 
-Needs chromium, playwright and Pillow:  python scripts/screenshots.py [NAME ...]
+Needs chromium, playwright, Pillow and the lab's extra:  python scripts/screenshots.py [NAME ...]
 Look at every picture before you commit it.
 """
 
@@ -9,20 +9,26 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from farandole.algorithms import build
 from farandole.cluster import parse
+from farandole.lab.server import Lab, listening
+from farandole.run.spawn import spawn
 from farandole.schedule import Round, Schedule
 from farandole.show import gif, relation, svg
 from farandole.show.page import page
 from farandole.show.payload import Run
 from farandole.simulate import Simulation, simulate
+from farandole.trace import loads
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
@@ -35,9 +41,9 @@ LARGE = build("all_reduce", "hierarchical:levels=8x4", 32)
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One picture of the player: what it shows, where in it, how large, light or dark."""
+    """One picture: a page of the player, or what the lab is asked for; where in it, how large, light or dark."""
 
-    html: Callable[[], str]
+    html: Callable[[], str] | str
     place: str = ""
     width: int = 1280
     height: int = 800
@@ -66,6 +72,14 @@ def timed() -> str:
     )
 
 
+def measured() -> str:
+    """A ring on four processes of this machine, beside its simulation."""
+    trial = {"collective": "all_reduce", "algorithm": "ring", "size_bytes": 1 << 20}
+    answers = spawn(4, "farandole.bench.traced:typical_trace", {"trial": trial, "schedules": {}, "settings": {}})
+    simulation = simulate(RING4, parse("full:4@8GB/s,1us"), 1 << 20, trace=True)
+    return page(RING4, trace=loads(answers[0].encode()), compare=simulation)
+
+
 SHOTS = {
     "player-start": Shot(lambda: page(RING4)),
     "player-ring": Shot(lambda: page(RING8), "round=5"),
@@ -80,6 +94,9 @@ SHOTS = {
     "player-table": Shot(lambda: page(RING4), "view=table&round=3"),
     "player-64": Shot(lambda: page(build("all_reduce", "ring", 64)), "round=40"),
     "player-narrow": Shot(lambda: page(RING4), "round=2", 390, 844),
+    "player-measured": Shot(measured, "view=time", 1440, 900),
+    "lab": Shot("cluster=hosts:2x4&algorithm=ring&size=1MiB", width=1440, height=1900),
+    "lab-dark": Shot("cluster=hosts:2x4&algorithm=rong", width=1280, height=420, dark=True),
 }
 
 DRAWN: dict[str, Callable[[Path], object]] = {
@@ -92,6 +109,25 @@ DRAWN: dict[str, Callable[[Path], object]] = {
 }
 
 
+@contextmanager
+def address_of(shot: Shot) -> Iterator[str]:
+    """Where the page is, for as long as it is there: in a file, or at a lab."""
+    if not isinstance(shot.html, str):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "page.html"
+            file.write_text(shot.html(), encoding="utf-8")
+            yield f"{file.as_uri()}#{shot.place}"
+        return
+    listener = listening(0)
+    port = listener.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(Lab(port).application, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{port}/?{shot.html}"
+    server.should_exit = True
+    thread.join()
+
+
 def take(browser: Browser, shot: Shot, path: Path) -> None:
     """One screenshot."""
     size = {"width": shot.width, "height": shot.height}
@@ -100,11 +136,11 @@ def take(browser: Browser, shot: Shot, path: Path) -> None:
         color_scheme="dark" if shot.dark else "light",
         reduced_motion="reduce",
     )
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "page.html"
-        file.write_text(shot.html(), encoding="utf-8")
-        shown = context.new_page()
-        shown.goto(f"{file.as_uri()}#{shot.place}")
+    shown = context.new_page()
+    with address_of(shot) as address:
+        shown.goto(address)
+        shown.wait_for_selector("body:not([aria-busy])")
+        shown.wait_for_load_state("networkidle")
         shown.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         shown.screenshot(path=path)
     context.close()

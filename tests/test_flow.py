@@ -9,7 +9,7 @@ from pathlib import Path
 import farandole
 
 LAYERS = (
-    ("errors", "units"),
+    ("errors", "notebook", "units"),
     ("collectives", "bandwidth", "layout", "ops", "schedule", "trace"),
     ("accesses", "program", "slots"),
     ("algorithms", "lower"),

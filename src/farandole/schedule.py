@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from farandole.errors import UsageError
+from farandole.notebook import shown_by
 
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
@@ -105,6 +106,8 @@ class Schedule:
     rounds: tuple[Round, ...] = field(repr=False)
     root: int = 0
     name: str = ""
+
+    _repr_html_ = shown_by("schedule_html")
 
     @property
     def transfers(self) -> int:

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from farandole.errors import FormatError, UsageError
+from farandole.notebook import shown_by
 
 FORMAT = "farandole-trace"
 VERSION = 1
@@ -73,6 +74,8 @@ class Trace:
     columns: Mapping[str, NDArray[np.int64]]
     uncertainty_ns: int = 0
     root: int = 0
+
+    _repr_html_ = shown_by("trace_html")
 
     def __len__(self) -> int:
         return len(self.columns["rank"])

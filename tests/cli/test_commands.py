@@ -270,6 +270,8 @@ def test_an_algorithm_of_ones_own_is_loaded_from_its_file() -> None:
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_every_example_in_the_help_works(line: str) -> None:
     write_schedule(build("all_reduce", "ring", 4), "my_schedule.json")
+    if "measured.json" in line:
+        assert run("simulate ring --cluster full:4 --size 1KiB --trace measured.json").exit_code == 0
     assert line.startswith("farandole ")
     result = run(line.removeprefix("farandole "))
     assert result.exit_code == (1 if "--depth 0" in line else 0), result.output

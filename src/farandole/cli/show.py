@@ -25,7 +25,7 @@ EXAMPLES = (
     "farandole show binomial --collective broadcast --ranks 8 --root 3",
     "farandole show hierarchical:levels=4x2 --ranks 8 -o player.html",
     "farandole show ring --ranks 8 --compare tree --cluster switch:8 --size 1MiB -o both.html",
-    "farandole show --trace measured.json --cluster detect -o measured_and_simulated.html",
+    "farandole show --trace measured.json --cluster full:4@8GB/s,1us -o both.html",
     "farandole show ring --ranks 4 --moving -o ring.svg",
     "farandole show halving_doubling --ranks 8 -o schedule.json",
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from farandole.bandwidth import bus_factor
 from farandole.cluster.model import Cluster
+from farandole.notebook import shown_by
 from farandole.simulate.path import Hop, in_words
 from farandole.trace import Trace
 
@@ -50,6 +51,8 @@ class Simulation:
     hops: tuple[Hop, ...] = field(repr=False)
     trace: Trace | None = field(default=None, repr=False)
     note: str = ""
+
+    _repr_html_ = shown_by("simulation_html")
 
     def utilisation(self) -> NDArray[np.float64]:
         """For each link the share of the time that it would need at full speed: shape (links,)."""

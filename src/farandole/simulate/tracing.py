@@ -45,6 +45,7 @@ def _assemble(
         schedule.ranks,
         size_bytes,
         "simulated",
+        root=schedule.root,
         rank=np.concatenate([table[who][pick] for (_, who, _, _), pick in zip(parts, picks, strict=True)]),
         peer=np.concatenate([table[ends[who]][pick] for (_, who, _, _), pick in zip(parts, picks, strict=True)]),
         kind=np.repeat([KINDS.index(kind) for kind, _, _, _ in parts], lengths),

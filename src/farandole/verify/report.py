@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from farandole.errors import ScheduleError
+from farandole.notebook import shown_by
 from farandole.program import Program
 
 
@@ -51,6 +52,8 @@ class Report:
     problems: tuple[Problem, ...]
     transfers: int = 0
     smallest_safe_depth: int | None = None
+
+    _repr_html_ = shown_by("report_html")
 
     @property
     def ok(self) -> bool:

@@ -44,7 +44,7 @@ function offer() {
   at('#algorithms').replaceChildren(...(chosen?.algorithms ?? []).map(({ name }) => new Option(name)));
   const name = field('algorithm').value.split(':')[0];
   const known = chosen?.algorithms.find((one) => one.name === name);
-  const options = known?.options.length ? ` Options: ${known.options.map((option) => `${name}:${option}=…`).join(', ')}.` : '';
+  const options = known?.options.length ? ` Options: ${known.options.map((option) => `${name}:${option}=…`).join(', ')}` : '';
   at('#about').textContent = known ? `${known.summary} Rounds: ${known.rounds}.${options}` : '';
 }
 
