@@ -73,11 +73,12 @@ def timed() -> str:
 
 
 def measured() -> str:
-    """A ring on four processes of this machine, beside its simulation."""
+    """A ring on two processes of this machine, beside its simulation."""
     trial = {"collective": "all_reduce", "algorithm": "ring", "size_bytes": 1 << 20}
-    answers = spawn(4, "farandole.bench.traced:typical_trace", {"trial": trial, "schedules": {}, "settings": {}})
-    simulation = simulate(RING4, parse("full:4@8GB/s,1us"), 1 << 20, trace=True)
-    return page(RING4, trace=loads(answers[0].encode()), compare=simulation)
+    answers = spawn(2, "farandole.bench.traced:typical_trace", {"trial": trial, "schedules": {}, "settings": {}})
+    ring = build("all_reduce", "ring", 2)
+    simulation = simulate(ring, parse("full:2@8GB/s,1us"), 1 << 20, trace=True)
+    return page(ring, trace=loads(answers[0].encode()), compare=simulation)
 
 
 SHOTS = {
