@@ -15,6 +15,7 @@ from farandole.algorithms import build
 from farandole.cluster import parse
 from farandole.lower import lower
 from farandole.schedule import Schedule
+from farandole.show.notebook import trace_html
 from farandole.show.page import page
 from farandole.show.payload import Run
 from farandole.simulate import Simulation, simulate
@@ -447,6 +448,11 @@ def test_it_works_in_the_frame_of_a_notebook(opened: Opened) -> None:
     shown.evaluate("html => document.querySelector('iframe').srcdoc = html + ' '", page(RING))
     frame.get_by_role("button", name="Dark theme").click()
     frame.get_by_role("button", name="Light theme").wait_for()
+    trace = simulated(RING, "switch:4").trace
+    assert trace is not None
+    opened.show(f"<!doctype html><title>Notebook</title>{trace_html(trace)}")
+    frame.get_by_role("button", name="Time").and_(frame.locator("[aria-pressed=true]")).wait_for()
+    assert "Simulated 1MiB" in frame.locator(".lanes").inner_text()
 
 
 def test_a_page_without_data_says_how_to_make_one(opened: Opened) -> None:
