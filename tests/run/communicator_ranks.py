@@ -25,6 +25,7 @@ from farandole.errors import (
     UnsupportedError,
     UsageError,
 )
+from farandole.layout import split
 from farandole.run.shared import SHARED_FROM_BYTES
 from farandole.schedule import Round, Schedule
 
@@ -458,3 +459,41 @@ def calls_that_are_repeated_with_every_argument() -> None:
             assert (c.all_gather(rows[r], counts=counts) == np.concatenate(rows)).all()
             assert (c.all_gather(x, timeout_s=20) == np.concatenate(each)).all()
             c.barrier()
+
+
+def a_deterministic_communicator_adds_up_in_one_order() -> None:
+    """The bits of an element depend neither on the length of the call nor on the collective."""
+    values = [np.random.default_rng(rank).standard_normal(100_000).astype(np.float32) * 10.0**rank for rank in range(8)]
+    with _init(deterministic=True) as c:
+        mine = values[c.rank]
+        want = values[0].copy()
+        for other in values[1 : c.size]:
+            want += other
+        for length in (1, 7, 1000, 5000, 100_000):
+            assert np.array_equal(c.all_reduce(mine[:length].copy()), want[:length])
+            assert np.array_equal(
+                c.all_gather(c.reduce_scatter(mine[:length]), counts=_counts(length, c)), want[:length]
+            )
+            whole = c.reduce(mine[:length].copy())
+            assert whole is None or np.array_equal(whole, want[:length])
+        if c.size > 2:
+            with pytest.raises(UsageError, match="does not add up in the order of the ranks"):
+                c.all_reduce(mine.copy(), algorithm="ring")
+        c.all_gather(mine, algorithm="ring")  # adds up nothing
+    with _init() as c:
+        if c.size > 2:
+            assert not np.array_equal(c.all_reduce(mine.copy(), algorithm="ring"), want)
+
+
+def _counts(length: int, c: farandole.Communicator) -> list[int]:
+    return [int(n) for n in np.diff(split(length, c.size))]
+
+
+def determinism_that_ranks_do_not_agree_on() -> str:
+    """The error of the rank that is not rank 0."""
+    rank = int(os.environ["FARANDOLE_RANK"])
+    try:
+        with _init(deterministic=rank == 0) as c:
+            return "rank 0" if c.rank == 0 else "no error"
+    except UsageError as error:
+        return str(error)

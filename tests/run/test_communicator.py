@@ -37,6 +37,7 @@ def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
         "calls_with_and_without_shared_arrays_in_turn",
         "shared_arrays_outlive_the_communicator",
         "calls_that_are_repeated_with_every_argument",
+        "a_deterministic_communicator_adds_up_in_one_order",
     ],
 )
 def test_on_every_rank(name: str, ranks: int) -> None:
@@ -136,3 +137,9 @@ def test_a_shared_array_on_some_ranks_only_is_an_error_on_every_rank_that_says_s
 
 def test_shared_arrays_of_different_sizes_are_an_error_on_every_rank() -> None:
     assert _spawn(2, "shared_arrays_of_different_sizes") == ["RendezvousError"] * 2
+
+
+def test_ranks_must_agree_on_determinism() -> None:
+    first, second = _spawn(2, "determinism_that_ranks_do_not_agree_on")
+    assert first == "rank 0"
+    assert "rank 1 passes deterministic=False, and rank 0, which decides, has chosen True" in second

@@ -14,6 +14,7 @@ from farandole.run.compile import compile_schedule
 from farandole.schedule import Schedule
 from farandole.slots import SlotProgram
 from farandole.verify import verify_schedule
+from farandole.verify.order import summing_orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,18 @@ class Call:
             for name, column in sorted(self.algorithm.columns().items()):
                 digest.update(name.encode() + column.tobytes())
         return int.from_bytes(digest.digest(), "little")
+
+
+def check_order(call: Call, programs: tuple[SlotProgram, ...]) -> None:
+    """Raise UsageError unless a call adds up in the order of the ranks, whatever its length."""
+    ranks = len(programs)
+    if not call.op or summing_orders(programs) <= {tuple(range(ranks)), 0}:
+        return
+    raise UsageError(
+        f"{call}: this communicator is deterministic, and {call.algorithm_name} does not add up in the order of the"
+        " ranks everywhere; leave the choice to auto, or take direct, naive or parameter_server",
+        algorithm=call.algorithm_name,
+    )
 
 
 def _short(counts: Sequence[int]) -> str:

@@ -6,7 +6,10 @@ The rules:
   one text. So ranks with other files or another environment choose the same all the same.
 - A profile that is malformed is an error on every rank, and so is one that is named and cannot be read. One that is of
   another machine does not count.
-- It must be measured on the same CPU, by its name, with as many cores as these ranks share.
+- It must be measured on the same CPU, by its name, with as many cores as these ranks share, and with slots no larger
+  than theirs: in a smaller one, an algorithm that the rule would not choose might not even fit.
+- In a deterministic communicator, profiles say nothing about collectives that reduce: the built-in rule takes only
+  algorithms that add up in the order of the ranks, whatever the size.
 - All this is worked out once. A call then costs one look into a sorted list, and a call that is repeated not even that.
 """
 
@@ -20,12 +23,15 @@ from typing import Any
 import msgspec
 
 from farandole.algorithms import build
+from farandole.collectives import COLLECTIVES
 from farandole.errors import FormatError, UsageError
 from farandole.run.auto import choose
+from farandole.run.engine import DEFAULT_SLOT_BYTES
 from farandole.run.machine import cores_misfit, cpu_misfit, cpu_name
 from farandole.run.measurements import Steps, load_profile, steps
 from farandole.run.profile import Table
 from farandole.run.wire import WORD_BYTES
+from farandole.units import format_size
 
 _MOST_ERROR = 4000  # characters
 
@@ -35,13 +41,15 @@ class Choices:
     """The algorithms of a communicator of so many ranks.
 
     ``steps`` are, by collective, the sizes in bytes from which on an algorithm counts, ascending from 0; ``""`` is the
-    built-in rule. ``source`` is the profile they are from, and ``remark`` why there is none.
+    built-in rule. ``source`` is the profile they are from, and ``remark`` why there is none. In a ``deterministic``
+    communicator all reductions add up in the order of the ranks.
     """
 
     ranks: int
     steps: Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]
     source: str = ""
     remark: str = ""
+    deterministic: bool = False
 
     def algorithm(self, collective: str, counts: Sequence[int], itemsize: int) -> str:
         """The algorithm for a call whose blocks have ``counts`` elements of ``itemsize`` bytes.
@@ -64,6 +72,7 @@ class _Word(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str = ""
     remark: str = ""
+    deterministic: bool = False
     cores: int = 0
     steps: dict[str, Steps] = {}
     error: str = ""
@@ -80,20 +89,31 @@ def buffer_bytes(collective: str, ranks: int, counts: Sequence[int], itemsize: i
     return size_bytes // ranks if collective == "all_to_all" else size_bytes
 
 
-def announcement(environ: Mapping[str, str], ranks: int) -> str:
-    """What rank 0 of so many ranks says to all of them, itself included: for ``agreed``. It does not raise."""
+def announcement(
+    environ: Mapping[str, str], ranks: int, slot_bytes: int = DEFAULT_SLOT_BYTES, *, deterministic: bool = False
+) -> str:
+    """What rank 0 of so many ranks says to all of them, itself included: for ``agreed``. It does not raise.
+
+    ``slot_bytes`` is each rank's part of the shared memory.
+    """
     try:
         profile, where = load_profile(environ)
         if profile is None:
-            return _encoded(_Word(remark=where))
-        remark = cpu_misfit(profile.machine.cpu, cpu_name())
+            return _encoded(_Word(remark=where, deterministic=deterministic))
+        remark = cpu_misfit(profile.machine.cpu, cpu_name()) or _slot_misfit(slot_bytes)
         if remark:
-            return _encoded(_Word(remark=f"the profile {where} does not count: {remark}"))
+            remark = f"the profile {where} does not count: {remark}"
+            return _encoded(_Word(remark=remark, deterministic=deterministic))
         tables = [table for table in profile.tables if table.ranks == ranks]
         for table in tables:
             _check_fit(table, where)
-        counted = {table.collective: steps(table.points) for table in tables}
-        text = _encoded(_Word(source=where, cores=profile.machine.cores, steps=counted))
+        counted = {
+            table.collective: steps(table.points)
+            for table in tables
+            if not (deterministic and COLLECTIVES[table.collective].reduces)
+        }
+        cores = profile.machine.cores
+        text = _encoded(_Word(source=where, cores=cores, steps=counted, deterministic=deterministic))
         _check_length(text, where, ranks)
     except FormatError as error:
         facts = {name: fact for name, fact in error.facts.items() if isinstance(fact, str)}
@@ -114,12 +134,19 @@ def agreed(word: str, ranks: int, cores: int) -> Choices:
         facts = {name: fact for name, fact in said.facts.items() if name not in {"self", "message"}}
         raise FormatError(f"rank 0's profile: {said.error}", **facts)
     if not said.source:
-        return Choices(ranks, {}, remark=said.remark)
+        return Choices(ranks, {}, remark=said.remark, deterministic=said.deterministic)
     remark = cores_misfit(said.cores, cores)
     if remark:
-        return Choices(ranks, {}, remark=f"the profile {said.source} does not count: {remark}")
+        remark = f"the profile {said.source} does not count: {remark}"
+        return Choices(ranks, {}, remark=remark, deterministic=said.deterministic)
     columns = {what: (tuple(s for s, _ in each), tuple(n for _, n in each)) for what, each in said.steps.items()}
-    return Choices(ranks, columns, source=said.source)
+    return Choices(ranks, columns, source=said.source, deterministic=said.deterministic)
+
+
+def _slot_misfit(slot_bytes: int) -> str:
+    if slot_bytes >= DEFAULT_SLOT_BYTES:  # with which farandole tune measures
+        return ""
+    return f"it was measured with slots of {format_size(DEFAULT_SLOT_BYTES)}, and these have {format_size(slot_bytes)}"
 
 
 def _check_fit(table: Table, path: str) -> None:

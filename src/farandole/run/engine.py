@@ -22,7 +22,7 @@ from farandole.layout import Layout, layout
 from farandole.run import endings
 from farandole.run.arrays import Array, address
 from farandole.run.bind import Bound, bind, longest_chunk
-from farandole.run.call import Call, compiled
+from farandole.run.call import Call, check_order, compiled
 from farandole.run.dump import Dump
 from farandole.run.failures import FORKED, State, failure_error, forked_error
 from farandole.run.flight import LEFT, Flight, parse
@@ -62,8 +62,12 @@ class Planned:
 class Engine:
     """Runs calls for one rank of a communicator, over the segment of a meeting, which it keeps and closes."""
 
-    def __init__(self, meeting: Meeting, slot_bytes: int) -> None:
-        """Map the segment that the ranks share; each has ``slot_bytes`` of it."""
+    def __init__(self, meeting: Meeting, slot_bytes: int, *, deterministic: bool = False) -> None:
+        """Map the segment that the ranks share; each has ``slot_bytes`` of it.
+
+        If ``deterministic``, whatever does not add up in the order of the ranks is refused.
+        """
+        self._deterministic = deterministic
         self.rank = meeting.rank
         self.ranks = meeting.size
         self._meeting = meeting
@@ -98,6 +102,8 @@ class Engine:
         if planned is not None:
             return planned
         schedule, programs = compiled(call.collective, call.algorithm, self.ranks, call.root)
+        if self._deterministic:
+            check_order(call, programs)
         seen = None if call.memory is None else shared(schedule, programs, call.memory.in_place)
         program = (seen or programs)[self.rank]
         partial_itemsize = _partial_itemsize(call)

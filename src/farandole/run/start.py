@@ -19,6 +19,7 @@ from farandole.run.requests import Place
 from farandole.run.shared import SharedArrays
 
 PAGE = 4096
+DETERMINISTIC = "FARANDOLE_DETERMINISTIC"
 TIMEOUT_S = 300.0
 MEETING_TIMEOUT_S = 60.0
 
@@ -30,6 +31,7 @@ def init(
     timeout_s: float = TIMEOUT_S,
     meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
+    deterministic: bool | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Communicator:
     """Make a communicator of all ranks that this job's launcher has started on this host.
@@ -41,6 +43,10 @@ def init(
     all ranks to come. ``slot_bytes``, the same on all ranks, is each rank's part of the shared memory: whole
     pages; messages that are larger go through it in slices.
 
+    Results are the same on all ranks and in every run in any case. If ``deterministic``, they do not depend on the
+    length of a message either: contributions are added in the order of the ranks, always, and an algorithm that does
+    otherwise is an error. Rank 0 decides; None stands for its environment's FARANDOLE_DETERMINISTIC (0 or 1).
+
     Raises RendezvousError where ranks do not find each other, ResourceError where memory is short, and FormatError
     where rank 0's profile is malformed.
     """
@@ -50,7 +56,7 @@ def init(
     key = "" if place is None else meeting_key(place.key, f"init {next(_made)}")
     rank, size = (0, 1) if place is None else (place.rank, place.size)
     settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
-    return connect(rank, size, key, slot_bytes=slot_bytes, environ=environ, **settings)
+    return connect(rank, size, key, slot_bytes=slot_bytes, deterministic=deterministic, environ=environ, **settings)
 
 
 def connect(
@@ -61,6 +67,7 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     meeting_timeout_s: float = MEETING_TIMEOUT_S,
     slot_bytes: int = DEFAULT_SLOT_BYTES,
+    deterministic: bool | None = None,
     environ: Mapping[str, str] | None = None,
     watched: tuple[int, ...] = (),
 ) -> Communicator:
@@ -81,6 +88,7 @@ def connect(
             timeout_s=timeout_s,
             meeting_timeout_s=usual_s if meeting_timeout_s is None else meeting_timeout_s,
             slot_bytes=slot_bytes,
+            deterministic=deterministic,
             environ=environ,
             watched=watched,
         )
@@ -91,12 +99,32 @@ def connect(
     place = Place(rank, size)
     if size == 1:
         return Communicator(Executor(place, None, timeout_s, Choices(1, {}), SharedArrays(None)), make_part, key)
-    word = announcement(os.environ if environ is None else environ, size, slot_bytes) if rank == 0 else ""
+    variables = os.environ if environ is None else environ
+    ordered = _is_set(variables) if deterministic is None else deterministic
+    word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
     try:
         choices = agreed(meeting.word, size, meeting.cores)
-        executor = Executor(place, Engine(meeting, slot_bytes), timeout_s, choices, SharedArrays(meet_over))
+        _check_agreed(rank, deterministic, choices)
+        engine = Engine(meeting, slot_bytes, deterministic=choices.deterministic)
+        executor = Executor(place, engine, timeout_s, choices, SharedArrays(meet_over))
         return Communicator(executor, make_part, key)
     except BaseException:
         meeting.close()
         raise
+
+
+def _is_set(environ: Mapping[str, str]) -> bool:
+    value = environ.get(DETERMINISTIC, "")
+    if value not in {"", "0", "1"}:
+        raise UsageError(f"{DETERMINISTIC} must be 0 or 1, not {value!r}", got=value)
+    return value == "1"
+
+
+def _check_agreed(rank: int, deterministic: bool | None, choices: Choices) -> None:
+    if deterministic is not None and deterministic != choices.deterministic:
+        raise UsageError(
+            f"rank {rank} passes deterministic={deterministic}, and rank 0, which decides, has chosen"
+            f" {choices.deterministic}; pass the same on every rank",
+            rank=rank,
+        )
