@@ -55,8 +55,16 @@ def init(
     place = world(os.environ if environ is None else environ)
     key = "" if place is None else meeting_key(place.key, f"init {next(_made)}")
     rank, size = (0, 1) if place is None else (place.rank, place.size)
-    settings = {"timeout_s": timeout_s, "meeting_timeout_s": meeting_timeout_s}
-    return connect(rank, size, key, slot_bytes=slot_bytes, deterministic=deterministic, environ=environ, **settings)
+    return connect(
+        rank,
+        size,
+        key,
+        timeout_s=timeout_s,
+        meeting_timeout_s=meeting_timeout_s,
+        slot_bytes=slot_bytes,
+        deterministic=deterministic,
+        environ=environ,
+    )
 
 
 def connect(
