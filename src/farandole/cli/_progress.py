@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for people only."""
+"""Progress on stderr, for people only: a bar where there are steps to count, a word that turns where there are none."""
 
 from __future__ import annotations
 
@@ -26,3 +26,15 @@ def progress(total: int) -> Iterator[Callable[[Any], None]]:
             bar.update(task, description=str(what), completed=next(begun, total))
 
         yield advance
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say what takes its time, for as long as it does; nothing is shown where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
+
+    with Console(stderr=True).status(what):
+        yield

@@ -10,6 +10,7 @@ import typer
 from farandole.cli import _options as options
 from farandole.cli._clusters import Reduce, Slow, Spec, Startup, cluster_of
 from farandole.cli._output import print_json, print_note, print_table, print_text
+from farandole.cli._progress import progress
 from farandole.cli._schedules import DEFAULT
 from farandole.units import counted, format_size, format_time, parse_sizes
 
@@ -41,12 +42,15 @@ def compare(
     """
     size_list = parse_sizes(sizes)
     from farandole import simulate  # noqa: PLC0415 - loads NumPy
-    from farandole.simulate.compare import to_svg  # noqa: PLC0415
+    from farandole.simulate.compare import candidates, to_svg  # noqa: PLC0415
 
     described = cluster_of(cluster, slow, startup, reduce)
-    compared = simulate.compare(
-        collective or DEFAULT, described, size_list, algorithms=algorithm or (), ranks=ranks, root=root or 0
-    )
+    what = collective or DEFAULT
+    names = algorithm or candidates(what, described.first(ranks or described.ranks))
+    with progress(len(names)) as advance:
+        compared = simulate.compare(
+            what, described, size_list, algorithms=names, ranks=ranks, root=root or 0, begins=advance
+        )
     best = compared.best()
     if output is not None:
         output.write_text(to_svg(compared), encoding="utf-8")

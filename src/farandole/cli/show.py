@@ -10,6 +10,7 @@ import typer
 from farandole.cli import _options as options
 from farandole.cli._output import is_terminal, print_json, print_note, print_text
 from farandole.cli._pictures import Extras, open_page, write
+from farandole.cli._progress import working
 from farandole.cli._schedules import schedule_of
 from farandole.cli._traces import read_trace
 from farandole.errors import UsageError
@@ -93,17 +94,19 @@ def show(
     schedule = schedule_of(algorithm, ranks, collective, root)
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
 
-    report = verify_schedule(schedule)
+    with working("proving the schedule"):
+        report = verify_schedule(schedule)
     if not report.ok:
         print_note(f"note: this schedule is wrong: {report.problems[0].message} (farandole verify says more)")
     size_bytes = parse_size(size) if size else traced.size_bytes if traced is not None else DEFAULT_SIZE_BYTES
     extras = Extras(cluster, size_bytes, traced, compare, moving)
-    if in_browser:
-        open_page(schedule, report, output, extras)
-    elif output is not None:
-        write(schedule, report, output, extras)
-    else:
-        extras.check("")
+    with working("drawing"):
+        if in_browser:
+            open_page(schedule, report, output, extras)
+        elif output is not None:
+            write(schedule, report, output, extras)
+        else:
+            extras.check("")
     if json:
         from farandole.export.json import schedule_to_json  # noqa: PLC0415
 

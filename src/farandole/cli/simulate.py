@@ -10,6 +10,7 @@ import typer
 from farandole.cli import _options as options
 from farandole.cli._clusters import Reduce, Slow, Spec, Startup, cluster_of, delays_of
 from farandole.cli._output import print_json, print_table, print_text
+from farandole.cli._progress import working
 from farandole.cli._schedules import DEFAULT, schedule_of
 from farandole.cli._traces import write_trace
 from farandole.errors import UsageError
@@ -59,18 +60,19 @@ def simulate(
         delays=delays, jitter_s=jitter_s, seed=seed, slices=slices, in_flight=in_flight
     )  # fmt: skip
     itemsize = 1 if size_bytes % 4 else 4
-    if ".json" in algorithm or ".py" in algorithm:
-        schedule = schedule_of(
-            algorithm, ranks or (None if ".json" in algorithm else described.ranks), collective, root
-        )
-        result = simulator.simulate(
-            schedule, described, size_bytes, settings=settings, itemsize=itemsize, trace=trace is not None
-        )
-    else:
-        result = simulator.predict(
-            collective or DEFAULT, algorithm, described, size_bytes, ranks=ranks, root=root or 0, settings=settings,
-            itemsize=itemsize, trace=trace is not None,
-        )  # fmt: skip
+    with working("simulating"):
+        if ".json" in algorithm or ".py" in algorithm:
+            schedule = schedule_of(
+                algorithm, ranks or (None if ".json" in algorithm else described.ranks), collective, root
+            )
+            result = simulator.simulate(
+                schedule, described, size_bytes, settings=settings, itemsize=itemsize, trace=trace is not None
+            )
+        else:
+            result = simulator.predict(
+                collective or DEFAULT, algorithm, described, size_bytes, ranks=ranks, root=root or 0, settings=settings,
+                itemsize=itemsize, trace=trace is not None,
+            )  # fmt: skip
     if trace is not None:
         if result.trace is None:
             raise UsageError("this simulation keeps no trace", got=str(trace))

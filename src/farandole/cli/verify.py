@@ -10,6 +10,7 @@ import typer
 
 from farandole.cli import _options as options
 from farandole.cli._output import print_json, print_note, print_table, print_text
+from farandole.cli._progress import working
 from farandole.cli._schedules import schedule_of
 from farandole.units import counted, format_time
 
@@ -61,11 +62,12 @@ def verify(
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
 
     begin = time.perf_counter()
-    report = verify_schedule(schedule)
     is_asked_for = depth is not None or order is not None or fuse
     program = None
-    if report.ok and (is_asked_for or report.transfers <= _SMALL):
-        program = _program_report(schedule, order or "sendrecv", depth, fuse=fuse)
+    with working("proving"):
+        report = verify_schedule(schedule)
+        if report.ok and (is_asked_for or report.transfers <= _SMALL):
+            program = _program_report(schedule, order or "sendrecv", depth, fuse=fuse)
     time_s = time.perf_counter() - begin
 
     problems = [*report.problems, *(program.problems if program else ())]

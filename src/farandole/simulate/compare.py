@@ -63,22 +63,25 @@ def compare(
     ranks: int | None = None,
     root: int = 0,
     settings: Settings | None = None,
+    begins: Callable[[str], object] = lambda name: None,
 ) -> Comparison:
     """Simulate every algorithm (or those named) at every size, in bytes.
 
-    Sizes need not be whole numbers of elements. Raises UsageError where there is nothing to compare.
+    Sizes need not be whole numbers of elements. ``begins`` is told each algorithm before its turn.
+
+    Raises UsageError where there is nothing to compare.
     """
     used = cluster.first(ranks or cluster.ranks)
     names = list(algorithms) or candidates(collective, used)
     if not names or not sizes:
         raise UsageError("nothing to compare: at least one algorithm and one size are needed")
-    results = {
-        name: tuple(
+    results = {}
+    for name in names:
+        begins(name)
+        results[name] = tuple(
             predict(collective, name, used, size, root=root, settings=settings, itemsize=1 if size % 4 else 4)
             for size in sizes
         )
-        for name in names
-    }
     return Comparison(collective, used, tuple(sizes), results)
 
 
