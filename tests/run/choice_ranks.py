@@ -8,18 +8,21 @@ import numpy as np
 
 import farandole
 from farandole.errors import FarandoleError
+from farandole.run.engine import DEFAULT_SLOT_BYTES
 from farandole.run.environment import world
 
 
-def _init(settings: list[str]) -> farandole.Communicator:
+def _init(settings: list[str], slot_bytes: int = DEFAULT_SLOT_BYTES) -> farandole.Communicator:
     found = world(os.environ)
     assert found is not None
-    return farandole.init(timeout_s=20, environ={**os.environ, "FARANDOLE_PROFILE": settings[found.rank]})
+    return farandole.init(
+        timeout_s=20, slot_bytes=slot_bytes, environ={**os.environ, "FARANDOLE_PROFILE": settings[found.rank]}
+    )
 
 
-def which(settings: list[str]) -> list[str]:
+def which(settings: list[str], slot_bytes: int = DEFAULT_SLOT_BYTES) -> list[str]:
     """What auto is for three calls; and for one among ranks 0 and 1 only."""
-    with _init(settings) as c:
+    with _init(settings, slot_bytes) as c:
         x = np.arange(1024, dtype=np.float32) + c.rank
         want = 3 * np.arange(1024) + 3
         found = []

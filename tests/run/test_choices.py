@@ -8,6 +8,7 @@ import pytest
 from farandole.errors import FormatError
 from farandole.run.auto import choose
 from farandole.run.choices import Choices, agreed, announcement
+from farandole.run.engine import DEFAULT_SLOT_BYTES
 from farandole.run.machine import Machine, cores_of, this_machine
 from farandole.run.profile import Profile, write_profile
 from farandole.run.rendezvous import meet
@@ -88,6 +89,18 @@ def test_the_cores_that_count_are_those_that_the_ranks_share(path: Path) -> None
     assert not choices(profile_of(TABLES, machine), path, cores=4).source
 
 
+def test_a_profile_does_not_count_for_smaller_slots_than_it_was_measured_with(path: Path) -> None:
+    write_profile(profile_of(TABLES), path)
+
+    def chosen(slot_bytes: int) -> Choices:
+        return agreed(announcement({"FARANDOLE_PROFILE": str(path)}, 3, slot_bytes), 3, CORES)
+
+    assert chosen(DEFAULT_SLOT_BYTES) == chosen(2 * DEFAULT_SLOT_BYTES)
+    assert chosen(DEFAULT_SLOT_BYTES).source == str(path)
+    assert chosen(64 << 10).steps == {}
+    assert chosen(64 << 10).remark.endswith("it was measured with slots of 4MiB, and these have 64KiB")
+
+
 def test_measurements_for_another_number_of_ranks_do_not_count(path: Path) -> None:
     assert choices(profile_of(TABLES), path, ranks=4).steps == {}
 
@@ -131,7 +144,8 @@ def test_rank_0_decides_for_all_whatever_the_others_have(tmp_path: Path) -> None
     settings = [str(tmp_path / f"{rank}.json") for rank in range(3)]
     answers = spawn(3, f"{RANKS_PY}:which", {"settings": settings}, timeout_s=40)
     assert answers == [["tree", "bruck", "direct", "parameter_server" if rank < 2 else ""] for rank in range(3)]
-    answers = spawn(3, f"{RANKS_PY}:which", {"settings": ["off", *settings[1:]]}, timeout_s=40)
+    small = {"settings": settings, "slot_bytes": 64 << 10}
+    answers = spawn(3, f"{RANKS_PY}:which", small, timeout_s=40)
     assert [answer[:3] for answer in answers] == [["naive", "direct", "direct"]] * 3
 
 
