@@ -78,26 +78,30 @@ def work(backend: str, rank: int, world: int, folder: Path, area: str, first: in
 # ---- the job
 
 
-def job(backend: str, world: int, area: str) -> list[str]:
-    """The outcome of every case of an area."""
+def job(backend: str, world: int, area: str, known: list[str], until: float) -> list[str]:
+    """The outcomes of the cases of an area, all of them if there is time; ``known`` are those of the first."""
     listed = list(cases(area, world))
-    outcomes: list[str] = []
+    outcomes = list(known)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        while len(outcomes) < len(listed):
-            outcomes += _from(backend, world, area, len(outcomes), listed, folder)
+        while len(outcomes) < len(listed) and time.monotonic() < until:
+            outcomes += _from(backend, world, area, len(outcomes), listed, folder, until)
     return outcomes
 
 
-def _from(backend: str, world: int, area: str, first: int, listed: list[Case], folder: Path) -> list[str]:
-    """The outcomes from one case on, up to one that crashes or hangs."""
+def _from(backend: str, world: int, area: str, first: int, listed: list[Case], folder: Path, until: float) -> list[str]:
+    """The outcomes from one case on, up to one that crashes or hangs, or until the time is up."""
     for rank in range(world):
         (folder / f"answers {rank}").write_text("")
     command = [sys.executable, __file__, "--worker", backend, str(world), str(folder), area, str(first)]
     with (folder / "log").open("a") as log:
         ranks = [subprocess.Popen([*command, str(rank)], stdout=log, stderr=log) for rank in range(world)]
         moved, done = time.monotonic(), -1
-        while any(p.poll() is None for p in ranks) and time.monotonic() - moved < CASE_LIMIT_S * (1 + (done <= 0)):
+        while (
+            any(p.poll() is None for p in ranks)
+            and time.monotonic() - moved < CASE_LIMIT_S * (1 + (done <= 0))
+            and time.monotonic() < until
+        ):
             time.sleep(0.02)
             if (now := sum((folder / f"answers {rank}").stat().st_size for rank in range(world))) != done:
                 moved, done = time.monotonic(), now
@@ -105,6 +109,7 @@ def _from(backend: str, world: int, area: str, first: int, listed: list[Case], f
                 time.sleep(1.0)  # let the others say what they have heard
                 break
         hangs = all(p.poll() in {None, 0} for p in ranks)
+        is_over = time.monotonic() >= until
         for process in ranks:
             process.kill()
             process.wait()
@@ -115,6 +120,8 @@ def _from(backend: str, world: int, area: str, first: int, listed: list[Case], f
     outcomes = []
     for number in range(first, len(listed)):
         if any(number not in of_rank for of_rank in ended):
+            if is_over:
+                break
             return [*outcomes, "hangs" if hangs else "crashes"]
         outcomes.append(_together({of_rank[number] for of_rank in ended}, area))
     return outcomes
@@ -174,17 +181,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--area", action="append", choices=list(AREAS))
     parser.add_argument("--json", type=Path, help="keep outcomes here, and do not run again what is there")
+    parser.add_argument("--limit-s", type=float, default=1e9, help="stop then; go on another time, with --json")
     options = parser.parse_args()
     kept: dict[str, Any] = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    until = time.monotonic() + options.limit_s
     for area in options.area or AREAS:
         for world in AREAS[area].worlds:
             for backend in BACKENDS:
                 key = f"{backend} {area} {world}"
-                if key not in kept:
-                    kept[key] = job(backend, world, area)
+                if len(kept.get(key, [])) < sum(1 for _ in cases(area, world)):
+                    kept[key] = job(backend, world, area, kept.get(key, []), until)
                     print(key, dict(collections.Counter(kept[key])), file=sys.stderr, flush=True)
                     if options.json:
                         options.json.write_text(json.dumps(kept))
+                if time.monotonic() >= until:
+                    return 2
     found = {(key.split()[0], key.split()[1], int(key.split()[2])): outcomes for key, outcomes in kept.items()}
     text = page(found, options.area or list(AREAS))
     if options.area:
