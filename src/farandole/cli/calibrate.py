@@ -107,6 +107,8 @@ def _print(file: Path, found: Calibration) -> None:
     print_text(f"{file} ({found.kind}), fitted; errors are relative")
     for series in found.series:
         _print_series(series)
+        if found.kind != "farandole.run":
+            _print_as_ring(series)
     for call, branches in found.branches:
         _print_branches(call, branches)
     for call, rates in found.rates:
@@ -123,7 +125,7 @@ def _print(file: Path, found: Calibration) -> None:
 
 def _print_series(series: SeriesFit) -> None:
     from farandole.bandwidth import bus_factor  # noqa: PLC0415 - loads NumPy
-    from farandole.gpu.report import cost_options, piece_rates, warnings  # noqa: PLC0415
+    from farandole.gpu.report import warnings  # noqa: PLC0415
     from farandole.gpu.sweep import in_words  # noqa: PLC0415
 
     print_text(f"\n{in_words(series.group)}")
@@ -149,6 +151,12 @@ def _print_series(series: SeriesFit) -> None:
     print_text(f"leave one out: {_error(fit.leave_one_out)}")
     for warning in warnings(series):
         print_text(f"note: {warning}")
+
+
+def _print_as_ring(series: SeriesFit) -> None:
+    """What gives each piece in ``farandole cost``, where a ring does the collective."""
+    from farandole.gpu.report import cost_options, piece_rates  # noqa: PLC0415 - loads NumPy
+
     for begin, end, piece in series.spans():
         rates = piece_rates(series, piece)
         if rates is not None:
