@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ def test_what_real_ranks_did_is_shown_beside_the_simulation_of_the_same_schedule
     assert measured["trace"]["summary"] == simulated["trace"]["summary"].partition(" on ")[0] == "24KiB"
     assert measured["transfers"] == simulated["transfers"]
     assert run("show --trace measured.json -o x.perfetto.json").exit_code == 0
+    Path("unknown.json").write_bytes(replace(trace, name="of mine").to_json())
+    unknown = run("show --trace unknown.json -o x.html")
+    assert unknown.exit_code == 2
+    assert "'of mine', which is not in the table" in " ".join(unknown.stderr.split())
+    assert run("show mine.json --trace unknown.json -o x.html").exit_code == 0
     assert set(from_perfetto(Path("x.perfetto.json").read_bytes()).events()) == set(trace.events())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -166,6 +167,22 @@ def test_errors_of_the_library_are_answered_as_they_are(port: int) -> None:
         "message": "no algorithm for all_reduce is called 'rong'; did you mean 'ring'?",
     }
     assert ask(port, "/api/show?size=8&size=9").error == (400, "a parameter is given twice")
+
+
+def test_more_than_it_works_on_at_once_is_refused_and_not_queued_for_ever() -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'farandole[lab]'")
+    from starlette.requests import Request
+
+    from farandole.lab.server import AT_ONCE, MOST_WAITING, Lab
+
+    lab = Lab(1)
+    request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []})
+    lab._waiting = AT_ONCE + MOST_WAITING - 1
+    assert asyncio.run(lab._choices(request)).status_code == 200
+    lab._waiting += 1
+    refused = asyncio.run(lab._choices(request))
+    assert refused.status_code == 503
+    assert b"the lab is busy" in bytes(refused.body)
 
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

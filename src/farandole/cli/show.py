@@ -18,6 +18,7 @@ from farandole.units import parse_size
 
 if TYPE_CHECKING:
     from farandole.schedule import Schedule
+    from farandole.trace import Trace
 
 DEFAULT_SIZE_BYTES = 64 << 20
 
@@ -87,11 +88,7 @@ def show(
     for Perfetto or chrome://tracing.
     """
     traced = None if trace is None else read_trace(trace)
-    if algorithm is None:
-        if traced is None:
-            raise UsageError("say which algorithm, or --trace FILE for that of a trace")
-        algorithm, ranks, collective, root = traced.name, traced.ranks, traced.collective, traced.root
-    schedule = schedule_of(algorithm, ranks, collective, root)
+    schedule = schedule_of(algorithm, ranks, collective, root) if algorithm else _schedule_of_trace(traced)
     from farandole.verify import verify_schedule  # noqa: PLC0415 - loads NumPy
 
     with working("proving the schedule"):
@@ -113,6 +110,20 @@ def show(
         print_json("show", {"kind": "computed", **schedule_to_json(schedule)})
     elif output is None and not in_browser:
         _print(schedule, everything=everything)
+
+
+def _schedule_of_trace(traced: Trace | None) -> Schedule:
+    """The schedule that a trace is of, if it is one of the table's."""
+    if traced is None:
+        raise UsageError("say which algorithm, or --trace FILE for that of a trace")
+    try:
+        return schedule_of(traced.name, traced.ranks, traced.collective, traced.root)
+    except UsageError as error:
+        raise UsageError(
+            f"this trace is of {traced.name!r}, which is not in the table of algorithms ({error}); name the file that"
+            " it is in before --trace",
+            name=traced.name,
+        ) from error
 
 
 def _print(schedule: Schedule, *, everything: bool) -> None:
