@@ -15,7 +15,7 @@ from farandole.algorithms import build
 from farandole.cluster import parse
 from farandole.show.notebook import frame, table
 from farandole.show.page import page
-from farandole.simulate import simulate
+from farandole.simulate import compare, simulate
 from farandole.verify import verify_schedule
 from pages import broken, data_of
 
@@ -82,6 +82,19 @@ def test_a_report_is_a_table_of_its_problems() -> None:
     assert f"{len(report.problems)} problems" in html
     assert all(problem.message in unescape(html) for problem in report.problems)
     assert "ring: correct" in html_of(verify_schedule(RING))
+
+
+def test_a_comparison_and_a_cluster_are_drawn() -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed: pip install 'farandole[notebook]'")
+    from IPython.core.formatters import DisplayFormatter
+
+    compared = compare("all_reduce", parse("switch:4"), [64, 1 << 20], algorithms=["ring", "tree"])
+    for value, words in ((compared, "all_reduce on 4 ranks of switch:4"), (parse("ring:5"), "d4")):
+        formats, _ = DisplayFormatter().format(value)
+        assert formats["image/svg+xml"].startswith("<svg")
+        assert words in formats["image/svg+xml"]
+    formats, _ = DisplayFormatter().format(parse("ring:1000"))
+    assert "image/svg+xml" not in formats
 
 
 def test_what_looks_like_markup_is_text() -> None:

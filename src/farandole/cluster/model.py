@@ -154,6 +154,11 @@ class Cluster:
             reduce_s_per_byte=self.reduce_s_per_byte if reduce_s_per_byte is None else reduce_s_per_byte,
         )
 
+    def _repr_svg_(self) -> str | None:
+        from farandole.cluster.draw import DRAWN, to_svg  # noqa: PLC0415 - pictures are made of clusters
+
+        return to_svg(self) if len(self.node_names) <= DRAWN else None
+
     def first(self, ranks: int) -> Cluster:
         """The same cluster with only its first ``ranks`` ranks in use."""
         if not 1 <= ranks <= self.ranks:

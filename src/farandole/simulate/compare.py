@@ -34,6 +34,9 @@ class Comparison:
         """The fastest algorithm for each size."""
         return [min(self.results, key=lambda name: self.results[name][i].time_s) for i in range(len(self.sizes))]
 
+    def _repr_svg_(self) -> str:
+        return to_svg(self)
+
     def spans(self) -> list[tuple[int, int, str]]:
         """(first size, last size, the algorithm that is fastest from one to the other)."""
         spans: list[tuple[int, int, str]] = []
