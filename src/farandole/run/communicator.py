@@ -14,12 +14,12 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Hashable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
 from typing import cast
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import DTypeLike
 
 from farandole.errors import ClosedError, UsageError
@@ -148,9 +148,9 @@ class Communicator:
         In place, or into ``out`` of the same shape. Returns the array that holds the result. With ``scale``,
         each rank's array is multiplied by its own factor first.
         """
-        request = partial(requests.all_reduce, self._place, array, op, scale, out)
+        what = (array, op, scale, out)
         target = array if out is None else out
-        return _array(self._run(request, array, target, algorithm, timeout_s, op, scale))
+        return _array(self._run(requests.all_reduce, what, array, target, algorithm, timeout_s, (op, scale)))
 
     def reduce(
         self,
@@ -164,15 +164,15 @@ class Communicator:
         timeout_s: float | None = None,
     ) -> Array | None:
         """Combine the arrays of all ranks; the root gets the result, in place or in ``out``; others get None."""
-        request = partial(requests.reduce, self._place, array, root, op, scale, out)
+        what = (array, root, op, scale, out)
         target = array if out is None else out
-        return self._run(request, array, target, algorithm, timeout_s, root, op, scale)
+        return self._run(requests.reduce, what, array, target, algorithm, timeout_s, (root, op, scale))
 
     def broadcast(
         self, array: Array, root: int = 0, *, algorithm: Choice = AUTO, timeout_s: float | None = None
     ) -> Array:
         """Copy the root's array into that of every other rank, which has the same shape and dtype."""
-        self._run(partial(requests.broadcast, self._place, array, root), array, array, algorithm, timeout_s, root)
+        self._run(requests.broadcast, (array, root), array, array, algorithm, timeout_s, (root,))
         return array
 
     def reduce_scatter(
@@ -190,8 +190,9 @@ class Communicator:
 
         ``counts`` are the rows of each part; without it, they are as even as can be.
         """
-        request = partial(requests.reduce_scatter, self._place, array, op, scale, counts, out)
-        return _array(self._run(request, array, out, algorithm, timeout_s, op, scale, _hashable(counts)))
+        what = (array, op, scale, counts, out)
+        more = (op, scale, None if counts is None else tuple(counts))
+        return _array(self._run(requests.reduce_scatter, what, array, out, algorithm, timeout_s, more))
 
     def all_gather(
         self,
@@ -206,8 +207,8 @@ class Communicator:
 
         Where ranks give different numbers of rows, every rank passes them all as ``counts``.
         """
-        request = partial(requests.all_gather, self._place, array, counts, out)
-        return _array(self._run(request, array, out, algorithm, timeout_s, _hashable(counts)))
+        more = () if counts is None else tuple(counts)
+        return _array(self._run(requests.all_gather, (array, counts, out), array, out, algorithm, timeout_s, more))
 
     def gather(
         self,
@@ -220,8 +221,8 @@ class Communicator:
         timeout_s: float | None = None,
     ) -> Array | None:
         """As all_gather, but only the root gets the whole; the others get None."""
-        request = partial(requests.gather, self._place, array, root, counts, out)
-        return self._run(request, array, out, algorithm, timeout_s, root, _hashable(counts))
+        more = (root, None if counts is None else tuple(counts))
+        return self._run(requests.gather, (array, root, counts, out), array, out, algorithm, timeout_s, more)
 
     def scatter(
         self,
@@ -238,8 +239,8 @@ class Communicator:
         The other ranks pass None for ``array`` and give ``out``, which says what they expect. Without
         ``counts`` all parts are equal, so the root's rows must be a multiple of the ranks.
         """
-        request = partial(requests.scatter, self._place, array, root, counts, out)
-        return _array(self._run(request, array, out, algorithm, timeout_s, root, _hashable(counts)))
+        more = (root, None if counts is None else tuple(counts))
+        return _array(self._run(requests.scatter, (array, root, counts, out), array, out, algorithm, timeout_s, more))
 
     def all_to_all(
         self,
@@ -256,13 +257,12 @@ class Communicator:
         without it, parts are as even as can be, and every rank must have the same number of rows.
         """
         table = self._exchanged(array, send_counts, timeout_s)
-        request = partial(requests.all_to_all, self._place, array, table, out)
-        each = None if table is None else table.tobytes()
-        return _array(self._run(request, array, out, algorithm, timeout_s, each))
+        more = () if table is None else (table.tobytes(),)
+        return _array(self._run(requests.all_to_all, (array, table, out), array, out, algorithm, timeout_s, more))
 
     def barrier(self, *, algorithm: Choice = AUTO, timeout_s: float | None = None) -> None:
         """Return when every rank has called it."""
-        self._run(partial(requests.barrier, self._place), None, None, algorithm, timeout_s)
+        self._run(requests.barrier, (), None, None, algorithm, timeout_s, ())
 
     def send(self, array: Array, to: int, tag: int = 0, *, timeout_s: float | None = None) -> None:
         """Send an array to one rank; returns when the array may be used again."""
@@ -331,44 +331,40 @@ class Communicator:
 
     def _run(
         self,
-        request: partial[Request],
+        make: Callable[..., Request],
+        what: tuple[object, ...],
         source: Array | None,
         target: Array | None,
         algorithm: Choice,
         timeout_s: float | None,
-        *more: Hashable,
+        more: tuple[Hashable, ...],
     ) -> Array | None:
-        """Carry out a call on arrays of the user: as it was done before, or else as ``request`` says.
+        """Carry out a call on arrays of the user: as it was done before, or else as ``make(place, *what)`` says.
 
-        ``more`` is what the call depends on besides the arrays.
+        ``more`` is what the call depends on besides the arrays. The first lines are all that a call that is repeated
+        has to do, which is why they say once more what is said elsewhere.
         """
         if self._state != "open":
-            self._check_open(request.func.__name__)
-        key = _key(request.func, source, target, algorithm, (*more, self._executor.shared.find(source, target)))
-        if key is not None:
-            repeated = self._executor.repeat(key, source, target, timeout_s)
-            if repeated is not NOT_REPEATED:
-                return repeated
-        return self._executor.run(request(), algorithm, timeout_s, key)
-
-
-def _key(
-    collective: Hashable, source: Array | None, target: Array | None, algorithm: Choice, more: tuple[Hashable, ...]
-) -> Hashable:
-    """What a call depends on besides the data; None where it is not simple enough to be repeated unseen."""
-    key: Hashable = (collective, algorithm, more)
-    for array in (source, target):
-        if array is not None:
-            if type(array) is not np.ndarray:
-                return None
-            key = (key, array.dtype, array.shape)
-        else:
-            key = (key, None)
-    return key
-
-
-def _hashable(counts: Sequence[int] | None) -> Hashable:
-    return None if counts is None else tuple(counts)
+            self._check_open(make.__name__)
+        key: Hashable = None
+        if type(source) is ndarray:
+            if target is source:
+                key = (make, algorithm, more, source.dtype, source.shape)
+            elif target is None:
+                key = (make, algorithm, more, source.dtype, source.shape, None)
+            elif type(target) is ndarray:
+                key = (make, algorithm, more, source.dtype, source.shape, target.dtype, target.shape)
+        elif source is None and target is None:
+            key = (make, algorithm, more)
+        elif source is None and type(target) is ndarray:
+            key = (make, algorithm, more, target.dtype, target.shape)
+        executor = self._executor
+        if executor.shared.known and key is not None:
+            key = (key, executor.shared.find(source, target))
+        repeated = executor.repeat(key, source, target, timeout_s)
+        if repeated is not NOT_REPEATED:
+            return repeated
+        return executor.run(make(self._place, *what), algorithm, timeout_s, key)
 
 
 def _array(target: Array | None) -> Array:

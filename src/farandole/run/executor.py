@@ -34,9 +34,10 @@ class _Ready:
 class _Repeatable:
     """A call that was carried out, without its data: whether it reads a source, and what its result is like."""
 
-    __slots__ = ("dtype", "planned", "reads", "shape")
+    __slots__ = ("dtype", "planned", "reads", "run", "shape")
 
-    def __init__(self, planned: Planned, request: Request) -> None:
+    def __init__(self, engine: Engine, planned: Planned, request: Request) -> None:
+        self.run = engine.run_arrays
         self.planned = planned
         self.reads = request.source is not None
         self.shape = None if request.target is None else request.target.shape
@@ -89,9 +90,8 @@ class Executor:
         little more than looking the plan up. Without ``target``, a new array is made where there is a result.
         """
         known = self._repeatable.get(key)
-        if known is None or self.engine is None:
+        if known is None:
             return NOT_REPEATED
-        planned = known.planned
         if not known.reads:
             source = None
         if known.shape is None:
@@ -99,9 +99,9 @@ class Executor:
         elif target is None:
             target = np.empty(known.shape, known.dtype)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        if not self.engine.run_arrays(planned, source, target, limit_s):
+        if not known.run(known.planned, source, target, limit_s):
             return NOT_REPEATED
-        self.last_algorithm = planned.algorithm
+        self.last_algorithm = known.planned.algorithm
         return target
 
     def run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: Hashable = None) -> Array | None:
@@ -117,7 +117,7 @@ class Executor:
             if key is not None and request.scale is None and self._recorder is None:
                 if len(self._repeatable) >= PLANS_KEPT:
                     self._repeatable.clear()
-                self._repeatable[key] = _Repeatable(planned, request)
+                self._repeatable[key] = _Repeatable(self.engine, planned, request)
         if ready.finish is not None:
             ready.finish()
         return request.target

@@ -31,7 +31,7 @@ class SharedArrays:
         """``meet`` brings all ranks together over a new segment of so many bytes; None in a world of one rank."""
         self._meet = meet
         self._made = 0
-        self._known: dict[int, tuple[int, int]] = {}  # by number: where this rank's part begins, and its bytes
+        self.known: dict[int, tuple[int, int]] = {}  # those in use, by number: where this rank's part begins, its bytes
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
         """A new array; every rank calls this with the same arguments."""
@@ -45,16 +45,16 @@ class SharedArrays:
             memory = mmap.mmap(meeting.segment_fd, meeting.segment_bytes)
             memory.madvise(mmap.MADV_DONTFORK)
             flat = np.frombuffer(memory, dtype, length, offset=meeting.rank * stride)
-        self._known[number] = (address(flat), stride)
-        weakref.finalize(flat, self._known.pop, number, None)
+        self.known[number] = (address(flat), stride)
+        weakref.finalize(flat, self.known.pop, number, None)
         return flat.reshape(shape)
 
     def find(self, source: Array | None, target: Array | None) -> SharedMemory | None:
         """Where in a shared array the source lies; None where it does not, or the target overlaps it otherwise."""
-        if not self._known or source is None or not source.flags.c_contiguous:
+        if not self.known or source is None or not source.flags.c_contiguous:
             return None
         begin = address(source)
-        for number, (start, stride) in self._known.items():
+        for number, (start, stride) in self.known.items():
             if start <= begin and begin + source.nbytes <= start + stride:
                 place = begin if target is None else address(target)
                 in_place = target is not None and place == begin
