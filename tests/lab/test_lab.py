@@ -169,6 +169,18 @@ def test_errors_of_the_library_are_answered_as_they_are(port: int) -> None:
     assert ask(port, "/api/show?size=8&size=9").error == (400, "a parameter is given twice")
 
 
+def test_a_fault_of_our_own_is_said_to_be_one(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("farandole.lab.server.shown", lambda _: 1 // 0)
+    status, message = ask(port, "/api/show?cluster=switch:2").error
+    assert (status, message.startswith("the lab itself is at fault: ZeroDivisionError(")) == (500, True)
+
+
+@pytest.mark.parametrize("size", ["0", "1", "3", "6", "1TiB"])
+def test_any_size_can_be_compared(size: str) -> None:
+    answer = compared(question({"cluster": "switch:2", "size": size}))
+    assert answer["advice"][0].startswith(f"For {size}")
+
+
 def test_more_than_it_works_on_at_once_is_refused_and_not_queued_for_ever() -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'farandole[lab]'")
     from starlette.requests import Request

@@ -125,5 +125,7 @@ def compared(
 
 
 def _around(size_bytes: int, step: int) -> int:
+    if step == 0:
+        return size_bytes
     factor: int = 4 ** abs(step)
     return min(max(size_bytes * factor if step > 0 else size_bytes // factor, 4), LARGEST_BYTES)

@@ -57,7 +57,9 @@ class Lab:
             Route("/api/show", self._show, methods=["GET"]),
             Route("/api/compare", self._compare, methods=["GET"]),
         ]
-        self.application: ASGIApp = _Guard(Starlette(routes=routes), port, _policy(player))
+        self.application: ASGIApp = _Guard(
+            Starlette(routes=routes, exception_handlers={Exception: _fault}), port, _policy(player)
+        )
 
     def stop(self) -> None:
         """Let what is being worked on end soon."""
@@ -88,6 +90,11 @@ class Lab:
             return _error(error, 400)
         finally:
             self._waiting -= 1
+
+
+async def _fault(_request: Request, error: Exception) -> Response:
+    """A fault of ours: said to the page here, and in full on stderr by the server."""
+    return _json({"error": {"type": type(error).__name__, "message": f"the lab itself is at fault: {error!r}"}}, 500)
 
 
 async def _page(text: str, kind: str, _request: Request) -> Response:
