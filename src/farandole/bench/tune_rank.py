@@ -27,7 +27,7 @@ from farandole.units import format_size
 
 DTYPE = "float32"
 MOST_ROUNDS = 15
-DROP_FROM_ROUND = 2
+DROP_FROM_ROUND = 3
 _SHORTEST_TURN_S, _LONGEST_TURN_S = 1e-3, 20e-3
 _MOST_REPETITIONS = 1 << 14
 _TURNS_SHARE = 0.6  # of the time; the rest goes to first calls, checks and barriers
