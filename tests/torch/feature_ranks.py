@@ -52,11 +52,14 @@ def sparse(path: str) -> list[str]:
                     work = dist.all_reduce(tensor, op, async_op=not waits)
                     if work is not None:
                         work.wait()
-                    wanted = torch.stack([t.to_dense() for t in mine]) if rank < 0 else _dense_sum(size, shape)
+                    wanted = _dense_sum(size, shape)
                     assert tensor.is_sparse
                     equal(tensor.to_dense(), wanted / size if op == dist.ReduceOp.AVG else wanted)
         heard = []
-        wrong = [(torch.ones(3 + rank), dist.ReduceOp.SUM, LengthError), (torch.ones(3), dist.ReduceOp.MAX, ValueError)]
+        wrong: list[tuple[torch.Tensor, Any, type[Exception]]] = [
+            (torch.ones(3 + rank), dist.ReduceOp.SUM, LengthError),
+            (torch.ones(3), dist.ReduceOp.MAX, ValueError),
+        ]
         for dense, op, kind in wrong:
             try:
                 dist.all_reduce(dense.to_sparse(), op)
@@ -84,23 +87,26 @@ def compiled(path: str) -> list[list[float]]:
     """The losses of a model with DistributedDataParallel, as it is and compiled; DTensors and collectives, compiled."""
     with group(path) as (rank, size):
         compile_ = functools.partial(torch.compile, backend="aot_eager")
+        world: Any = dist.group.WORLD
         losses = [_losses(rank, size, wrap) for wrap in (lambda model: model, compile_)]
 
         @functools.partial(compile_, fullgraph=True)
         def collectives(tensor: torch.Tensor) -> torch.Tensor:
-            total = functional.all_reduce(tensor * 2, "sum", dist.group.WORLD)
-            parts = functional.reduce_scatter_tensor(total, "avg", 0, dist.group.WORLD)
-            whole: torch.Tensor = functional.all_gather_tensor(parts + 1, 0, dist.group.WORLD)
+            total = functional.all_reduce(tensor * 2, "sum", world)
+            parts = functional.reduce_scatter_tensor(total, "avg", 0, world)
+            whole: torch.Tensor = functional.all_gather_tensor(parts + 1, 0, world)
             return whole
 
         mesh = dist.init_device_mesh("cpu", (size,))
 
         @functools.partial(compile_, fullgraph=True)
         def product(a: DTensor, b: DTensor) -> DTensor:
-            return (a @ b).redistribute(mesh, [Replicate()])
+            here: Any = a @ b
+            everywhere: DTensor = here.redistribute(mesh, [Replicate()])
+            return everywhere
 
-        tensor = torch.arange(6.0).view(2 * size, -1) + rank
-        equal(collectives(tensor), (torch.arange(6.0).view(2 * size, -1) * size + sum(range(size))) * 2 + 1)
+        base = torch.arange(4.0 * size).view(2 * size, -1)
+        equal(collectives(base + rank), (base * size + sum(range(size))) * 2 + 1)
         left, right = torch.arange(12.0).view(4, 3), torch.arange(15.0).view(3, 5)
         found = product(distribute_tensor(left, mesh, [Shard(0)]), distribute_tensor(right, mesh, [Replicate()]))
         equal(found.to_local(), left @ right)
@@ -138,7 +144,7 @@ class Elsewhere(torch.Tensor):
         made.inside = inside
         return made
 
-    @classmethod
+    @classmethod  # type: ignore[override]  # its stub forgets that it is one
     def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
         raise NotImplementedError(f"{function} of a tensor that is only sent about")
 

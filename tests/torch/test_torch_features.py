@@ -19,16 +19,16 @@ def arguments(tmp_path: Path) -> dict[str, str]:
 def test_a_profiler_sees_each_call_as_one_event_with_its_shapes_that_ends_on_another_thread(
     arguments: dict[str, str],
 ) -> None:
-    calls = [
-        ["all_reduce", [[3, 2]]],
-        ["all_reduce", [[3]]],
-        ["all_reduce", [[3, 2], [5]]],
-        ["all_gather", [[3, 2]]],
-        ["reduce_scatter", [[1], [1]]],
-        ["all_to_all", [[2]]],
+    calls: list[tuple[str, list[list[int]]]] = [
+        ("all_reduce", [[3, 2]]),
+        ("all_reduce", [[3]]),
+        ("all_reduce", [[3, 2], [5]]),
+        ("all_gather", [[3, 2]]),
+        ("reduce_scatter", [[1], [1]]),
+        ("all_to_all", [[2]]),
     ]
     for message, events in zip(("send", "recv"), spawn(2, f"{RANKS}:profiled", arguments), strict=True):
-        wanted = [*calls, [message, [[3, 2]]], ["barrier", []]]
+        wanted = [*calls, (message, [[3, 2]]), ("barrier", [])]
         assert events == [[f"farandole:{name}", shapes, True] for name, shapes in wanted]
 
 
