@@ -44,7 +44,7 @@ from farandole.run.call import compiled
 
 DEATHS = ("kill", "kill in the meeting", "exit")
 NOTICE_S = 1.0
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 SHARED = Path("/dev/shm")  # noqa: S108 - to see that nothing is left there
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -161,7 +161,7 @@ def _interfere(run: Run, pids: list[int], folder: Path, deadline: float) -> floa
         os.kill(pids[run.victim], signal.SIGINT)
         return None
     os.kill(pids[run.victim], signal.SIGSTOP)
-    time.sleep(0.2 if run.kind == "stop" else 3 * run.timeout_s)
+    time.sleep(0.2 if run.kind == "stop" else 4 * run.timeout_s)
     os.kill(pids[run.victim], signal.SIGCONT)
     return None
 
