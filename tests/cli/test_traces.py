@@ -38,7 +38,9 @@ def test_what_real_ranks_did_is_shown_beside_the_simulation_of_the_same_schedule
     measured, simulated = data_of(Path("both.html").read_text())["runs"]
     assert (measured["trace"]["kind"], simulated["trace"]["kind"]) == ("measured", "simulated")
     assert measured["trace"]["total_ns"] == trace.time_ns
-    assert measured["trace"]["summary"] == simulated["trace"]["summary"].partition(" on ")[0] == "24KiB"
+    assert measured["trace"]["summary"] == f"24KiB, times good to {trace.uncertainty_ns} ns"
+    assert simulated["trace"]["summary"] == "24KiB on switch:2"
+    assert [one["title"].rpartition(", ")[2] for one in (measured, simulated)] == ["measured", "simulated"]
     assert measured["transfers"] == simulated["transfers"]
     assert run("show --trace measured.json -o x.perfetto.json").exit_code == 0
     Path("unknown.json").write_bytes(replace(trace, name="of mine").to_json())
