@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,3 +31,9 @@ def equal(got: torch.Tensor, wanted: torch.Tensor) -> None:
     """The same bits."""
     assert got.dtype == wanted.dtype
     assert torch.equal(got.contiguous().view(torch.uint8), wanted.contiguous().view(torch.uint8)), (got, wanted)
+
+
+def in_turn(path: str, functions: Sequence[Callable[[str], object]]) -> None:
+    """Several functions of a rank in one process, each with a store of its own: to import torch takes the longest."""
+    for function in functions:
+        function(f"{path}-{getattr(function, '__name__', '')}")

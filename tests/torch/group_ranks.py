@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import farandole.torch
 from farandole.torch.group import ProcessGroup
-from torch_worlds import equal, group
+from torch_worlds import equal, group, in_turn
 
 
 def some_ranks(path: str) -> None:
@@ -116,3 +116,8 @@ def meshes(path: str) -> None:
         tensor = torch.tensor([rank])
         dist.all_reduce(tensor, group=everyone.get_group())
         assert tensor.item() == sum(range(size))
+
+
+def parts(path: str) -> None:
+    """All that three ranks do, one after another."""
+    in_turn(path, [some_ranks, many, split])

@@ -16,7 +16,7 @@ def arguments(tmp_path: Path) -> dict[str, str]:
     return {"path": str(tmp_path / "store")}
 
 
-@pytest.mark.parametrize(("function", "size"), [("some_ranks", 3), ("many", 3), ("split", 3), ("meshes", 4)])
+@pytest.mark.parametrize(("function", "size"), [("parts", 3), ("meshes", 4)])
 def test_groups_of_some_of_the_ranks_work_and_leave_nothing_behind(
     function: str, size: int, arguments: dict[str, str]
 ) -> None:

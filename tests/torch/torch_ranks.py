@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import farandole.torch
-from torch_worlds import equal, group
+from torch_worlds import equal, group, in_turn
 
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -306,3 +306,8 @@ def _moved(base: torch.Tensor, rank: int, size: int) -> None:
         with contextlib.suppress(ValueError):
             dist.all_to_all_single(out.view(1, -1), whole.view(1, -1))
             raise AssertionError("one row cannot be shared out")
+
+
+def collectives(path: str) -> None:
+    """All that three ranks do, one after another."""
+    in_turn(path, [movements, repeated, splits, layouts, works, groups])
