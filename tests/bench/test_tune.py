@@ -94,7 +94,11 @@ def test_the_profile_has_the_winners_and_all_that_was_measured(monkeypatch: pyte
     assert 0 < budgets[0] < budgets[1] <= 10  # the job of 3 ranks, then that of 4 with all that is left
 
 
-def test_real_ranks_measure_every_algorithm_of_every_collective_and_find_their_results_right() -> None:
+def test_real_ranks_measure_every_algorithm_of_every_collective_and_find_their_results_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FARANDOLE_DETERMINISTIC", "1")  # which would forbid most of them
+    monkeypatch.setenv("FARANDOLE_PROFILE", "/there is none")
     contests = plan([3], [1204], [])  # 301 elements: the ranks' parts are uneven
     begun: list[Any] = []
     profile = measure(contests, budget_s=0, progress=begun.append)

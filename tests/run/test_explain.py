@@ -12,7 +12,11 @@ from farandole.run.machine import Machine, this_machine
 from farandole.run.profile import write_profile
 from tuned import Tables, point, profile_of
 
-TABLES: Tables = {("all_reduce", 4): {64: "ring", 4096: "direct", 65536: "direct"}, ("all_reduce", 8): {64: "ring"}}
+TABLES: Tables = {
+    ("all_reduce", 4): {64: "ring", 4096: "direct", 65536: "direct"},
+    ("all_reduce", 8): {64: "ring"},
+    ("broadcast", 4): {4096: "binomial"},
+}
 
 
 @pytest.fixture
@@ -66,13 +70,25 @@ def test_the_profile_of_another_machine_does_not_count(environ: dict[str, str]) 
     assert "does not count: it was measured on" in found.reason
 
 
+def test_in_a_deterministic_communicator_the_rule_decides_on_reductions(environ: dict[str, str]) -> None:
+    asked = {**environ, "FARANDOLE_DETERMINISTIC": "1"}
+    for found in (
+        farandole.explain("all_reduce", 100, 4, environ=asked),
+        farandole.explain("all_reduce", 100, 4, environ=environ, deterministic=True),
+    ):
+        assert found.algorithm == "naive"
+        assert found.reason.endswith("in a deterministic communicator, no measurement counts for what reduces")
+    assert farandole.explain("all_reduce", 100, 4, environ=asked, deterministic=False).algorithm == "ring"
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-def test_what_is_explained_is_what_ranks_choose(environ: dict[str, str], ranks: int) -> None:
-    chosen = agreed(announcement(environ, ranks), ranks, this_machine().cores)
+def test_what_is_explained_is_what_ranks_choose(environ: dict[str, str], ranks: int, deterministic: bool) -> None:
+    chosen = agreed(announcement(environ, ranks, deterministic=deterministic), ranks, this_machine().cores)
     for collective in ("all_reduce", "all_gather", "broadcast", "all_to_all"):
         for size_bytes in [0, *(1 << k for k in range(2, 24))]:
             blocks = ranks if collective == "all_to_all" else 1
-            found = farandole.explain(collective, size_bytes, ranks, environ=environ)
+            found = farandole.explain(collective, size_bytes, ranks, deterministic=deterministic, environ=environ)
             assert found.algorithm == chosen.algorithm(collective, (size_bytes,) * blocks, 1)
 
 

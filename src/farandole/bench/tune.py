@@ -32,6 +32,7 @@ BUDGET_S = 60.0
 _LARGE_BYTES = 256 << 10  # from here on, it is the bytes that take the time
 _MOST_WEIGHT = 16
 _TIMEOUT_S = 60.0  # of a call, and of starting and ending a job
+_SETTINGS = {"timeout_s": _TIMEOUT_S, "deterministic": False}  # every algorithm may take part, whatever is set here
 
 Progress = Callable[[Any], None]
 
@@ -125,7 +126,7 @@ def _hold(
     answers = spawn(
         ranks,
         "farandole.bench.tune_rank:run_contests",
-        {"contests": listed, "settings": {"timeout_s": _TIMEOUT_S}, "budget_s": share_s},
+        {"contests": listed, "settings": _SETTINGS, "budget_s": share_s},
         timeout_s=3 * share_s + len(contests) + _TIMEOUT_S,
         progress=progress,
         environ={**os.environ, VARIABLE: OFF},

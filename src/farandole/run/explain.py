@@ -12,6 +12,7 @@ from farandole.run.auto import choose, rule
 from farandole.run.machine import cores_misfit, cpu_misfit, this_machine
 from farandole.run.measurements import REACH, load_profile, nearest
 from farandole.run.profile import Measured, Point, Profile
+from farandole.run.start import is_deterministic
 from farandole.units import counted, format_size
 
 
@@ -30,24 +31,35 @@ class Explanation:
     profile: str = ""
 
 
-def explain(collective: str, size_bytes: int, ranks: int, *, environ: Mapping[str, str] | None = None) -> Explanation:
+def explain(
+    collective: str,
+    size_bytes: int,
+    ranks: int,
+    *,
+    deterministic: bool | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Explanation:
     """Which algorithm ``auto`` stands for on this machine, and why.
 
     ``size_bytes`` is the largest buffer of a rank. The ranks are taken to share the cores of this process; rank 0's
-    profile counts for all. Raises FormatError where the profile is malformed.
+    profile counts for all. ``deterministic`` is as for :func:`farandole.init`. Raises FormatError where the profile is
+    malformed.
 
     >>> print(explain("all_gather", 1 << 20, 4, environ={"FARANDOLE_PROFILE": "off"}).algorithm)
     direct
     """
-    find_collective(collective)
+    reduces = find_collective(collective).reduces
     if ranks < 1 or size_bytes < 0:
         raise UsageError(
             f"a call is of 0 bytes or more on one rank or more, not of {size_bytes} on {ranks}", got=(size_bytes, ranks)
         )
     if ranks == 1:
         return Explanation("", "one rank has no one to talk to: what goes in comes out")
-    profile, where = load_profile(os.environ if environ is None else environ)
+    variables = os.environ if environ is None else environ
+    profile, where = load_profile(variables)
     remark = where if profile is None else _remark(profile, where, collective, ranks, size_bytes)
+    if reduces and (is_deterministic(variables) if deterministic is None else deterministic):
+        remark = "in a deterministic communicator, no measurement counts for what reduces"
     table = None if profile is None else profile.table(collective, ranks)
     point = None if remark or table is None else nearest(table.points, size_bytes)
     if point is None:

@@ -108,7 +108,7 @@ def connect(
     if size == 1:
         return Communicator(Executor(place, None, timeout_s, Choices(1, {}), SharedArrays(None)), make_part, key)
     variables = os.environ if environ is None else environ
-    ordered = _is_set(variables) if deterministic is None else deterministic
+    ordered = is_deterministic(variables) if deterministic is None else deterministic
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
     try:
@@ -122,7 +122,8 @@ def connect(
         raise
 
 
-def _is_set(environ: Mapping[str, str]) -> bool:
+def is_deterministic(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for communicators that are; UsageError where it is not clear."""
     value = environ.get(DETERMINISTIC, "")
     if value not in {"", "0", "1"}:
         raise UsageError(f"{DETERMINISTIC} must be 0 or 1, not {value!r}", got=value)
