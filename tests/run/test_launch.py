@@ -380,3 +380,12 @@ def test_wrong_usage_is_status_2_and_one_message(arguments: list[str], complaint
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_others_may_go_on_when_a_rank_fails() -> None:
+    notes: list[str] = []
+    one_is_killed = shell('[ "$RANK" != 1 ] || kill -9 $$; exit $((RANK == 2 ? 5 : 0))')
+    assert launch(3, one_is_killed, go_on=True, note=notes.append) == 0
+    assert len(notes) == 2
+    assert any("was killed by SIGKILL" in note for note in notes)
+    assert launch(2, shell("exit $((7 + RANK * 0))"), go_on=True, note=notes.append) == 7

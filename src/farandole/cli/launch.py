@@ -34,6 +34,9 @@ def launch(
         bool, typer.Option("--module", "-m", help="SCRIPT is the name of a Python module, as for python -m.")
     ] = False,
     tag: Annotated[bool, typer.Option("--tag", "-t", help="Write whole lines, each with [RANK] before it.")] = False,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="When a rank fails, let the others go on: for ranks that shrink.")
+    ] = False,
     timeout: Annotated[
         str | None,
         typer.Option("--timeout", help="Stop the job after this time, such as 90s.", show_default=False),
@@ -48,8 +51,9 @@ def launch(
     Rank 0 reads standard input if that is a file or a pipe. Unless OMP_NUM_THREADS is set, the ranks share the cores.
 
     When a rank fails, the others are told to end (SIGTERM), and killed if they do not; its exit status is that of
-    this command. Ctrl-C reaches every rank, a second one kills them, and the exit status is 130. A job whose time is
-    up ends with 124. No rank, and nothing that a rank has started, is left behind, however this command ends.
+    this command. With --go-on the others go on, and the exit status is 0 if any rank ends with 0. Ctrl-C reaches every
+    rank, a second one kills them, and the exit status is 130. A job whose time is up ends with 124. No rank, and
+    nothing that a rank has started, is left behind, however this command ends.
     """
     from farandole.run import launch as run  # noqa: PLC0415 - not needed for --help
 
@@ -57,6 +61,7 @@ def launch(
         ranks,
         run.python_command(target, arguments or [], is_module=module),
         tag=tag,
+        go_on=go_on,
         timeout_s=None if timeout is None else parse_time(timeout),
         grace_s=parse_time(grace),
         note=lambda text: print_note(f"farandole launch: {text}"),

@@ -6,6 +6,7 @@ What users of torchrun and mpirun expect:
   work; or, on request, through the launcher, in whole lines with ``[rank]`` before each.
 - The first rank that fails decides: its exit status is the launcher's, and the others get SIGTERM, then SIGKILL. Where
   several have ended by the time one looks, a rank that a signal has ended comes first: the others fail because of it.
+  On request the others go on, as ranks can that shrink their communicator.
 - Ctrl-C reaches every rank once; a second one kills them. SIGTERM and SIGHUP are passed on.
 - No rank outlives the launcher, nor does anything that a rank has started: see ``group``.
 - Rank 0 reads the launcher's standard input, unless that is a terminal; the other ranks find it empty.
@@ -42,6 +43,7 @@ def launch(
     command: Sequence[str],
     *,
     tag: bool = False,
+    go_on: bool = False,
     timeout_s: float | None = None,
     grace_s: float = GRACE_S,
     environ: Mapping[str, str] | None = None,
@@ -54,12 +56,14 @@ def launch(
     than ``timeout_s``. ``grace_s`` is how long ranks that are told to end have for it. ``tag`` marks every line that a
     rank writes with its number. ``note`` is told, in one sentence, why ranks are stopped.
 
+    With ``go_on``, a rank that fails does not stop the others, and the exit status is 0 if any rank ends with 0.
+
     Raises UsageError if the command cannot be found, ResourceError if the system refuses so many processes.
     """
     resolved = _resolve(command)
     ranks = environments(n, os.environ if environ is None else environ, new_key())
     with _signals() as signals, ProcessGroup() as group:
-        job = _Job(group, note, grace_s)
+        job = _Job(group, note, grace_s, go_on)
         if signals is not None:
             group.read(signals, job.on_signals)
         for rank, variables in enumerate(ranks):
@@ -125,8 +129,11 @@ class _Job:
     group: ProcessGroup
     note: Note
     grace_s: float
+    goes_on: bool = False
     ranks: dict[int, int] = field(default_factory=dict)  # by pid, those that run
-    status: int = 0
+    status: int = 0  # of the job, once it is stopped
+    first_failure: int = 0  # the status of the first rank that failed, where the others go on
+    has_success: bool = False
     kill_at: float | None = None
 
     def start(self, rank: int, command: Sequence[str], environ: dict[str, str], tag: bool) -> None:
@@ -152,7 +159,7 @@ class _Job:
             self.group.drain()
         except BrokenPipeError:  # whoever read the tagged lines has gone
             return 128 + signal.SIGPIPE
-        return self.status
+        return self.status if self.status or self.has_success else self.first_failure
 
     def on_signals(self, numbers: bytes) -> None:
         for number in map(signal.Signals, numbers):
@@ -166,9 +173,15 @@ class _Job:
             self._stop(1, "the process that guards the ranks was killed; stopping the ranks", signal.SIGTERM)
         failed = [(status >= 0, self.ranks.pop(pid), pid, status) for pid, status in ended.items() if pid in self.ranks]
         for _, rank, pid, status in sorted(failed):
-            if status != 0 and self.kill_at is None:
-                others = "; stopping the others" if self.ranks else ""
-                self._stop(exit_status(status), f"rank {rank} (process {pid}) {ending(status)}{others}", signal.SIGTERM)
+            self.has_success |= status == 0
+            if status == 0 or self.kill_at is not None:
+                continue
+            how = f"rank {rank} (process {pid}) {ending(status)}"
+            if self.goes_on:
+                self.first_failure = self.first_failure or exit_status(status)
+                self.note(f"{how}; the others go on" if self.ranks else how)
+            else:
+                self._stop(exit_status(status), f"{how}; stopping the others" if self.ranks else how, signal.SIGTERM)
 
     def _stop(self, status: int, reason: str, number: signal.Signals) -> None:
         if self.kill_at is None:
