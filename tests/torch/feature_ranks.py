@@ -144,8 +144,10 @@ class Elsewhere(torch.Tensor):
         made.inside = inside
         return made
 
-    @classmethod  # type: ignore[override]  # its stub forgets that it is one
-    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # its stub forgets that it is a class method
+        cls, function: Any, types: Any, arguments: Any = (), named: Any = None
+    ) -> Any:
         raise NotImplementedError(f"{function} of a tensor that is only sent about")
 
 
