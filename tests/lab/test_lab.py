@@ -21,7 +21,7 @@ from farandole.lab.advice import advice
 from farandole.lab.answers import choices, compared, shown
 from farandole.lab.question import question
 from farandole.show.page import payload
-from farandole.simulate import Comparison, predict, simulate
+from farandole.simulate import Comparison, Simulation, predict, simulate
 from labs import ask, running_lab
 
 
@@ -105,7 +105,7 @@ def test_a_barrier_is_compared_without_sizes() -> None:
 
 def _comparison(size: int, *names: str) -> Comparison:
     cluster = parse("switch:8@10GB/s,5us")
-    results = {name: (predict("all_reduce", name, cluster, size),) for name in names}
+    results: dict[str, tuple[Simulation, ...]] = {name: (predict("all_reduce", name, cluster, size),) for name in names}
     return Comparison("all_reduce", cluster, (size,), results)
 
 

@@ -22,15 +22,19 @@ from pages import broken, data_of
 RING = build("all_reduce", "ring", 4)
 
 
-def html_of(value: Any) -> str:
-    """What a notebook gets."""
+def formats_of(value: Any) -> dict[str, str]:
+    """What a notebook gets, by its type."""
     pytest.importorskip("IPython", reason="IPython is not installed: pip install 'farandole[notebook]'")
     from IPython.core.formatters import DisplayFormatter
 
-    formats, _ = DisplayFormatter().format(value)
-    found = formats["text/html"]
-    assert isinstance(found, str)
-    return found
+    formatter: Any = DisplayFormatter()
+    formats: dict[str, str] = formatter.format(value)[0]
+    return formats
+
+
+def html_of(value: Any) -> str:
+    """The HTML among them."""
+    return formats_of(value)["text/html"]
 
 
 def framed(html: str) -> str:
@@ -85,16 +89,12 @@ def test_a_report_is_a_table_of_its_problems() -> None:
 
 
 def test_a_comparison_and_a_cluster_are_drawn() -> None:
-    pytest.importorskip("IPython", reason="IPython is not installed: pip install 'farandole[notebook]'")
-    from IPython.core.formatters import DisplayFormatter
-
     compared = compare("all_reduce", parse("switch:4"), [64, 1 << 20], algorithms=["ring", "tree"])
     for value, words in ((compared, "all_reduce on 4 ranks of switch:4"), (parse("ring:5"), "d4")):
-        formats, _ = DisplayFormatter().format(value)
-        assert formats["image/svg+xml"].startswith("<svg")
-        assert words in formats["image/svg+xml"]
-    formats, _ = DisplayFormatter().format(parse("ring:1000"))
-    assert "image/svg+xml" not in formats
+        drawn = formats_of(value)["image/svg+xml"]
+        assert drawn.startswith("<svg")
+        assert words in drawn
+    assert "image/svg+xml" not in formats_of(parse("ring:1000"))
 
 
 def test_what_looks_like_markup_is_text() -> None:

@@ -91,7 +91,7 @@ def compared(
     The algorithm that was asked for comes first; those that have not come by when ``limit_s`` is over are left out.
     """
     if not find(asked.collective).moves_data:
-        sizes = (asked.size_bytes,)
+        sizes: tuple[int, ...] = (asked.size_bytes,)
     else:
         sizes = tuple(sorted({_around(asked.size_bytes, step) for step in SIZE_STEPS}))
     used = asked.cluster.first(asked.ranks)

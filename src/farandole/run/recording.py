@@ -174,4 +174,4 @@ def disagreement(columns: dict[str, Table]) -> int:
     )
     waits = (kind == _WAIT) & (columns["round"] >= 0)
     ends = zip(*(columns[name][waits].tolist() for name in ("peer", "round", "slice", "end_ns")), strict=True)
-    return max([0, *(announced[peer, round_, slice_] - end for peer, round_, slice_, end in ends)])
+    return int(max([0, *(announced[peer, round_, slice_] - end for peer, round_, slice_, end in ends)]))
