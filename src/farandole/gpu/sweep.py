@@ -96,7 +96,7 @@ def parse_ours(text: str) -> Sweep:
     import msgspec  # noqa: PLC0415 - for this kind of file only
 
     try:
-        whole = msgspec.json.decode(text)
+        whole = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}") from error
     kind = whole.get("format")
