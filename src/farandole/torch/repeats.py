@@ -85,7 +85,7 @@ class Repeats:
             return None
         op = _op(opts) if reduces else ""
         known = self._channel.known.get((what, op, source.dtype, source.numel(), target.numel()))
-        if known is None or known[0] is None or opts is None or opts.timeout != _UNSET:
+        if known is None or known[0] is None or getattr(opts, "timeout", None) != _UNSET:
             return None
         first, second = _address(source), _address(target)
         if first is None or second is None:
