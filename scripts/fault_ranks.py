@@ -18,7 +18,7 @@ from farandole.errors import CommunicationError
 from farandole.run.communicator import Communicator
 from farandole.run.start import connect
 
-MEETING_S = 5.0
+MEETING_S, SHORT_MEETING_S = 30.0, 5.0
 
 
 def values(call: Call, rank: int, number: int, parts: int = 1) -> Any:
@@ -91,9 +91,10 @@ def play(run: Run, rank: int, key: str, tell: Callable[..., None]) -> None:
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     held = _held()
+    meeting_s = SHORT_MEETING_S if run.kind == "kill in the meeting" else MEETING_S
     try:
         c = connect(
-            rank, run.ranks, key, timeout_s=run.timeout_s, slot_bytes=run.slot_bytes, meeting_timeout_s=MEETING_S
+            rank, run.ranks, key, timeout_s=run.timeout_s, slot_bytes=run.slot_bytes, meeting_timeout_s=meeting_s
         )
     except CommunicationError as error:
         _tell_error(tell, error)
