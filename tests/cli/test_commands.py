@@ -155,7 +155,7 @@ def test_show_writes_files_and_says_so() -> None:
     assert Path("ring.txt").read_text() == run("show ring.json").stdout
     result = run("show ring -n 3 -o ring.pdf")
     assert result.exit_code == 2
-    assert "a schedule is written to a file that ends with .html, .json, .txt" in result.stderr
+    assert "a schedule is written to a file that ends with .html, .json, .perfetto.json, .txt" in result.stderr
     assert not Path("ring.pdf").exists()
 
 
