@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from farandole.algorithms import build
-from farandole.algorithms.registry import find
+from farandole.algorithms.registry import Option, find, typed
+from farandole.algorithms.registry import parse as parse_algorithm
 from farandole.cluster import parse
-from farandole.errors import UnsupportedError
-from farandole.simulate import Settings, predict, simulate, worlds
-from farandole.simulate.large import SHORT, Everyone, Same, everyone, parts_of
+from farandole.cluster.routing import Torus
+from farandole.errors import OptionError, UnsupportedError
+from farandole.schedule import Round, Schedule
+from farandole.simulate import Settings, pattern, predict, simulate, worlds
+from farandole.simulate.arcs import lines
+from farandole.simulate.large import everyone
+from farandole.simulate.short import SHORT, Everyone, Same, parts_of
 
 Pairs = list[tuple[int, int, bool]]
 
 
 def listed(collective: str, name: str, n: int) -> list[Pairs]:
-    return [
-        sorted(
-            (s, d, r)
-            for s, d, c, r in zip(
-                round_.src.tolist(), round_.dst.tolist(), round_.count.tolist(), round_.reduce.tolist(), strict=True
-            )
-            for _ in range(c)
-        )
-        for round_ in build(collective, name, n).rounds
-    ]
+    return [transfers(round_) for round_ in build(collective, name, n).rounds]
 
 
-def told(collective: str, name: str, n: int) -> list[Pairs]:
+def transfers(round_: Round) -> Pairs:
+    columns = (round_.src.tolist(), round_.dst.tolist(), round_.count.tolist(), round_.reduce.tolist())
+    return sorted((s, d, r) for s, d, c, r in zip(*columns, strict=True) for _ in range(c))
+
+
+def told(collective: str, name: str, n: int, options: Mapping[str, Option] | None = None) -> list[Pairs]:
     rounds: list[Pairs] = []
-    for part in parts_of(collective, name, n, {}) or []:
+    for part in parts_of(collective, name, n, options or {}) or []:
         if isinstance(part, Same):
-            r = part.round
-            assert set(r.count.tolist()) == {1}
-            row = sorted(zip(r.src.tolist(), r.dst.tolist(), r.reduce.tolist(), strict=True))
-            rounds += [row] * part.repeat
+            rounds += [transfers(part.round)] * part.repeat
         elif isinstance(part, Everyone):
             rounds.append(
                 [(s, d, part.reduce) for s in range(n) for d in range(n) if s != d for _ in range(part.count)]
@@ -54,6 +55,20 @@ def told(collective: str, name: str, n: int) -> list[Pairs]:
 def test_the_short_form_of_an_algorithm_is_its_list(collective: str, name: str, n: int) -> None:
     assert told(collective, name, n) == listed(collective, name, n)
     assert find(collective, name)
+
+
+@pytest.mark.parametrize(
+    "levels", ["2x6", "3x2x2", "3x4,inside=direct", "4x3,across=tree", "6x2,inside=bidirectional_ring"]
+)
+def test_a_hierarchy_in_short_is_its_list_whatever_its_levels(levels: str) -> None:
+    name, texts = parse_algorithm(f"hierarchical:levels={levels}")
+    options = typed(find("all_reduce", name), texts)
+    assert told("all_reduce", name, 12, options) == listed("all_reduce", f"hierarchical:levels={levels}", 12)
+
+
+def test_an_option_that_does_not_exist_is_named() -> None:
+    with pytest.raises(OptionError, match="colour"):
+        predict("all_reduce", "ring:colour=red", parse("switch:4"), 1024)
 
 
 @pytest.fixture
@@ -83,6 +98,13 @@ EXACT = [
     ("full:16", "all_reduce", "direct"),
     ("fat-tree:6", "reduce_scatter", "direct"),
     ("ring:32@50GB/s", "all_reduce", "bidirectional_ring"),
+    ("ring:12", "all_to_all", "direct"),
+    ("ring:12", "all_to_all", "pairwise"),
+    ("ring:13", "all_reduce", "direct"),
+    ("torus:2x3x4", "all_reduce", "direct"),
+    ("torus:4x8", "all_reduce", "torus:sides=4x8"),
+    ("hosts:8x4", "all_reduce", "hierarchical:levels=4x8"),
+    ("full:12", "all_to_all", "bruck"),
 ]
 
 
@@ -101,6 +123,59 @@ def test_a_world_priced_as_large_takes_what_it_takes_when_listed(
     assert large.rounds == small.rounds
     assert large.busbw == pytest.approx(small.busbw)
     assert np.allclose(large.link_bytes, small.link_bytes)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize("spec", ["torus:3x4x2", "fat-tree:4", "hosts:4x3", "torus:5x4", "ring:9@50GB/s,0us"])
+@pytest.mark.parametrize("name", ["pairwise", "bruck"])
+def test_rounds_at_a_distance_take_what_they_take_one_by_one(spec: str, name: str) -> None:
+    """Ranks that are not in step overlap rounds, so a barrier after each is what the price stands for."""
+    cluster = parse(spec).with_costs(startup_s=1e-6)
+    schedule = build("all_to_all", name, cluster.ranks)
+    size = 4096 * cluster.ranks
+    alone = [
+        simulate(Schedule("all_to_all", cluster.ranks, schedule.chunks, (round_,)), cluster, size)
+        for round_ in schedule.rounds
+    ]
+    large = predict("all_to_all", name, cluster, size)
+    latency = 6 * float(cluster.latency_s.max())
+    assert large.time_s == pytest.approx(sum(one.time_s for one in alone), rel=1e-9, abs=latency * len(alone))
+    assert large.time_s > sum(one.time_s for one in alone) * (1 - 1e-9)
+    assert np.allclose(large.link_bytes.sum(), sum(one.link_bytes.sum() for one in alone))
+
+
+def test_arcs_tell_what_lists_of_links_tell() -> None:
+    cluster = parse("torus:5x2x4x1x3")
+    router = cluster.router
+    assert isinstance(router, Torus)
+    rng = np.random.default_rng(7)
+    src, dst = rng.integers(0, cluster.ranks, (2, 300), dtype=np.int32)
+    arcs, listed_ = lines(router).arcs(src, dst), [set(row[row >= 0].tolist()) for row in cluster.routes(src, dst)]
+    weight, values = rng.random(300), rng.random(cluster.link_count)
+    by_place = np.append(values, 0.0)[arcs.link]
+    assert arcs.hops == sum(map(len, listed_))
+    assert np.allclose(arcs.total(by_place), [sum(values[link] for link in row) for row in listed_])
+    assert arcs.greatest(by_place).tolist() == [max((values[link] for link in row), default=-np.inf) for row in listed_]
+    load, raised = np.zeros(cluster.link_count), values.copy()
+    for row, amount in zip(listed_, weight.tolist(), strict=True):
+        for link in row:
+            load[link] += amount
+            raised[link] = max(raised[link], amount)
+    real = arcs.link >= 0
+    assert np.allclose(arcs.load(weight)[real], load[arcs.link[real]])
+    assert np.array_equal(arcs.raised(by_place, weight)[real], raised[arcs.link[real]])
+
+
+def test_a_torus_whose_routes_are_not_listed_is_not_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "LISTED_RANKS", 0)
+    monkeypatch.setattr(pattern, "LISTED_HOPS", 0)
+    cluster = parse("torus:4x4x4")
+    for name in ("halving_doubling", "recursive_doubling", "double_tree", "parameter_server"):
+        large = predict("all_reduce", name, cluster, 2**20)
+        small = simulate(build("all_reduce", name, 64), cluster, 2**20)
+        assert "not exact" in large.note
+        assert 0.9 < large.time_s / small.time_s < 1.6
+        assert np.allclose(large.link_bytes, small.link_bytes)
 
 
 @pytest.mark.usefixtures("everything_is_large")
@@ -142,6 +217,19 @@ def test_a_hundred_thousand_ranks_take_what_the_closed_form_says(algorithm: str)
     result = predict("all_reduce", algorithm, parse(f"switch:{n}@100Gbit/s,2us"), size)
     assert result.time_s == pytest.approx(expected[algorithm], rel=1e-7)
     assert result.note == ""
+
+
+def test_a_ring_over_links_of_many_latencies_takes_what_it_takes_round_by_round() -> None:
+    """Round by round no two of a rank's rounds take equally long, and the fast way must say the same."""
+    cluster = parse("ring:97@50GB/s,1us")
+    uneven = replace(cluster, latency_s=1e-6 * (1 + np.arange(cluster.link_count) % 7), alike=False, period=0)
+    for costs in ((0.0, 0.0), (1e-6, 1e-10)):
+        priced = uneven.with_costs(*costs)
+        schedule = build("all_reduce", "ring", 97)
+        fast = simulate(schedule, priced, 97 * 4096)
+        slow = simulate(schedule, priced, 97 * 4096, trace=True)  # a trace needs every round
+        assert fast.time_s == pytest.approx(slow.time_s, rel=1e-12)
+        assert fast.engine == slow.engine == "rounds"
 
 
 def test_a_late_rank_holds_up_a_large_ring() -> None:

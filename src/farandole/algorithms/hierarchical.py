@@ -18,15 +18,13 @@ PAPER = "Jia et al., Highly scalable deep learning training system, 2018; BlueCo
 
 
 def _per_block(name: str, size: int) -> int:
-    return (
-        math.lcm(find("reduce_scatter", name).build(size).chunks, find("all_gather", name).build(size).chunks) // size
-    )
+    return math.lcm(find("reduce_scatter", name).chunk_rule(size), find("all_gather", name).chunk_rule(size)) // size
 
 
 def _widths(levels: Ranks, inside: str, across: str) -> list[int]:
     """Chunks in what one rank works on, at each level: the whole buffer first, the outermost level last."""
     *inner, outer = levels
-    widths = [find("all_reduce", across).build(outer).chunks]
+    widths = [find("all_reduce", across).chunk_rule(outer)]
     for size in reversed(inner):
         widths.append(size * math.lcm(widths[-1], _per_block(inside, size)))
     return widths[::-1]

@@ -27,6 +27,7 @@ from farandole.errors import UnknownNameError, UsageError
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Routes = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 
 class Router(Protocol):
@@ -117,6 +118,21 @@ class Cluster:
     def routes(self, src: ArrayLike, dst: ArrayLike) -> Routes:
         """The links from ``src`` to ``dst``, shape (m, width), -1 in the places left over."""
         return self.router.routes(np.atleast_1d(np.asarray(src, np.int32)), np.atleast_1d(np.asarray(dst, np.int32)))
+
+    def crossings(self, src: ArrayLike, dst: ArrayLike) -> Longs:
+        """How many links of each kind lie between ``src`` and ``dst``, shape (m, kinds)."""
+        from_, to = (np.atleast_1d(np.asarray(ranks, np.int32)) for ranks in (src, dst))
+        kinds = int(self.link_kind.max(initial=-1)) + 1
+        found = np.zeros((len(from_), kinds), np.int64)
+        count = getattr(self.router, "hops", None)
+        if count is not None:  # where routes are long, the router counts without listing them
+            for links, hops in count(from_, to):
+                found[:, self.link_kind[links[0]]] += hops
+            return found
+        for column in self.routes(from_, to).T:
+            rows = np.flatnonzero(column >= 0)
+            found[rows, self.link_kind[column[rows]]] += 1
+        return found
 
     def route(self, src: int, dst: int) -> list[int]:
         """The links from one rank to another, in the order in which they are crossed."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from farandole.cluster.model import Floats, Ints, Routes
+from farandole.cluster.model import Floats, Ints, Longs, Routes
 from farandole.errors import UsageError
 
 
@@ -98,6 +98,17 @@ class Torus:
     sides: tuple[int, ...]
     forward: Sequence[Ints]
     backward: Sequence[Ints]
+
+    def hops(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Longs]]:
+        """How many links of each side and direction lie on the way; with each count, the links of that kind."""
+        stride = 1
+        for side, forward, backward in zip(self.sides, self.forward, self.backward, strict=True):
+            ahead = (dst.astype(np.int64) // stride - src // stride) % side
+            upwards = ahead <= side - ahead
+            if side > 1:
+                yield forward, np.where(upwards, ahead, 0)
+                yield backward, np.where(upwards, 0, side - ahead)
+            stride *= side
 
     def routes(self, src: Ints, dst: Ints) -> Routes:
         """One column per hop."""

@@ -49,10 +49,17 @@ def max_min_rates(routes: Routes, capacity: Floats, limit: Floats) -> Floats:
     return rates
 
 
-def drain_times(posted: Floats, size: Floats, routes: Routes, capacity: Floats, limit: Floats) -> Floats:
+class TooMuch(Exception):  # noqa: N818 - not an error: the sign to do without
+    """The flows start and end at too many different times."""
+
+
+def drain_times(
+    posted: Floats, size: Floats, routes: Routes, capacity: Floats, limit: Floats, most: float = np.inf
+) -> Floats:
     """When the last byte of each flow has left, shape (m,), for flows of ``size`` bytes that start at ``posted``.
 
     Exact for the fluid model: rates change only when a flow starts or ends, and events at one time are one.
+    Raises TooMuch rather than look at more than ``most`` entries of ``routes`` in all.
     """
     if len(posted) > 1 and (together := _one_bottleneck(routes, capacity, limit)):
         return _taking_turns(posted, size, together)
@@ -73,6 +80,9 @@ def drain_times(posted: Floats, size: Floats, routes: Routes, capacity: Floats, 
         while waiting < len(order) and posted[order[waiting]] <= now * (1 + TOLERANCE):
             waiting += 1
         active = np.concatenate([active, order[first:waiting]])
+        most -= len(active) * routes.shape[1]
+        if most < 0:
+            raise TooMuch
         rates = max_min_rates(routes[active], capacity, limit[active])
         with np.errstate(invalid="ignore"):
             ends = now + np.where(left[active] > 0, left[active] / rates, 0.0)

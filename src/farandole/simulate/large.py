@@ -1,108 +1,24 @@
-"""Worlds too large to list: rounds told in a few words, and priced by symmetry.
+"""Worlds too large to list, priced by symmetry: a round between all pairs, and rounds that differ in distance only.
 
-A ring of 100,000 ranks has 20 billion transfers, but its rounds are all the same; an exchange between all pairs
-is one round of 10 billion. So the algorithms whose list of transfers grows with the square of the ranks are told
-here once more, in short: which rounds, how often. A test compares each of these with the list. All other
-algorithms are taken round by round from their own generator.
-
-Chunks are taken to be equal here (size / chunks, not a whole number of elements).
+What is told in short (see :mod:`farandole.simulate.short`) as equal rounds goes through the fast engine; this is
+for the rest. Chunks are taken to be equal here (size / chunks, not a whole number of elements).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from farandole.algorithms.registry import Option, Ranks, check_order
 from farandole.cluster.model import Cluster
+from farandole.cluster.routing import Torus
 from farandole.errors import UnsupportedError
-from farandole.schedule import Round
 from farandole.simulate.fairness import drain_times
-from farandole.simulate.pattern import Floats, Network, Pattern, network, pattern
-from farandole.simulate.rounds import step
-from farandole.simulate.settings import Settings
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Same:
-    """``repeat`` rounds like ``round``, of which only ``src``, ``dst``, ``count`` and ``reduce`` matter."""
-
-    round: Round
-    repeat: int
-
-
-@dataclass(frozen=True, slots=True)
-class Everyone:
-    """One round in which every rank sends ``count`` chunks to every other."""
-
-    count: int
-    reduce: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Shifts:
-    """Rounds in which every rank sends ``count[i]`` transfers of a chunk to the rank ``distance[i]`` places on."""
-
-    distances: range | tuple[int, ...]
-    counts: tuple[int, ...] = ()
-
-
-Part = Same | Everyone | Shifts
-Short = Callable[..., Iterator[Part]]
-
-
-def _along(n: int, order: Ranks, reduce: bool, both: bool) -> Round:
-    rank = np.fromiter(check_order(n, order), np.int32, n)
-    src, dst = rank, np.roll(rank, -1)
-    if both:
-        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
-    return Round(src=src, dst=dst, reduce=reduce)
-
-
-def _ring(*reduces: bool, both: bool = False) -> Short:
-    def parts(n: int, order: Ranks = ()) -> Iterator[Part]:
-        for reduce in reduces if n > 1 else ():
-            yield Same(_along(n, order, reduce, both), n - 1)
-
-    return parts
-
-
-def _direct(*reduces: bool) -> Short:
-    def parts(n: int) -> Iterator[Part]:
-        for reduce in reduces if n > 1 else ():
-            yield Everyone(1, reduce)
-
-    return parts
-
-
-def _pairwise(n: int) -> Iterator[Part]:
-    yield Shifts(range(1, n))
-
-
-def _bruck(n: int) -> Iterator[Part]:
-    steps = [1 << k for k in range((n - 1).bit_length())]
-    whole = [n // (2 * step) * step + max(0, n % (2 * step) - step) for step in steps]
-    yield Shifts(tuple(steps), tuple(whole))
-
-
-SHORT: Mapping[tuple[str, str], Short] = {
-    ("all_reduce", "ring"): _ring(True, False),
-    ("reduce_scatter", "ring"): _ring(True),
-    ("all_gather", "ring"): _ring(False),
-    ("all_reduce", "bidirectional_ring"): _ring(True, False, both=True),
-    ("reduce_scatter", "bidirectional_ring"): _ring(True, both=True),
-    ("all_gather", "bidirectional_ring"): _ring(False, both=True),
-    ("all_reduce", "direct"): _direct(True, False),
-    ("all_reduce", "naive"): _direct(True),
-    ("reduce_scatter", "direct"): _direct(True),
-    ("all_gather", "direct"): _direct(False),
-    ("all_to_all", "direct"): _direct(False),
-    ("all_to_all", "pairwise"): _pairwise,
-    ("all_to_all", "bruck"): _bruck,
-}
+from farandole.simulate.pattern import Floats, Network, Pattern, pattern
+from farandole.simulate.shifts import by_period, on_torus
+from farandole.simulate.short import Everyone, Same, Shifts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,13 +30,6 @@ class Price:
     transfers: int
     link_bytes: Floats
     note: str = ""
-
-
-def parts_of(collective: str, name: str, n: int, options: Mapping[str, Option]) -> list[Part] | None:
-    """The algorithm in short, or None if it has no short form."""
-    short = SHORT.get((collective, name))
-    arguments: dict[str, Any] = dict(options)
-    return None if short is None else list(short(n, **arguments))
 
 
 def groups(net: Network, parts: Sequence[Same], chunk_bytes: float) -> Iterator[tuple[Pattern, int]]:
@@ -142,43 +51,38 @@ def everyone(cluster: Cluster, part: Everyone, chunk_bytes: float) -> Price:
             f" {cluster.ranks:,} ranks would have to be listed: use a regular cluster, or fewer ranks"
         )
     n, size = cluster.ranks, part.count * chunk_bytes
-    routes = cluster.routes(np.zeros(n - 1, np.int32), np.arange(1, n, dtype=np.int32))
-    kinds = int(cluster.link_kind.max(initial=0)) + 1
-    kind_routes = np.where(routes < 0, kinds, cluster.link_kind[routes]).astype(np.int32)
-    ways, way, members = np.unique(kind_routes, axis=0, return_inverse=True, return_counts=True)
-    of_kind = np.bincount(cluster.link_kind, minlength=kinds)
-    crossings = np.bincount(kind_routes.ravel(), minlength=kinds + 1)[:kinds] * n / of_kind
-    link_bytes = (crossings * size)[cluster.link_kind]
-    representative = np.array([routes[np.flatnonzero(way.ravel() == w)[0]] for w in range(len(ways))])
-    net = network(cluster)
-    table = np.where(representative < 0, net.none, representative)
-    latency = net.latency_s[table].sum(axis=1)
+    crossed = cluster.crossings(np.zeros(n - 1, np.int32), np.arange(1, n, dtype=np.int32))
+    ways, members = np.unique(crossed, axis=0, return_counts=True)
+    of_kind = np.bincount(cluster.link_kind)
+    link_bytes = (crossed.sum(axis=0) * (n * size) / of_kind)[cluster.link_kind]
+    first = np.unique(cluster.link_kind, return_index=True)[1]
+    latency = ways @ cluster.latency_s[first]
     startup, reduce = cluster.startup_s, cluster.reduce_s_per_byte * size * part.reduce
-    drained = _shared_out(cluster, ways, members, of_kind, size)
+    drained = _shared_out(cluster, ways, members, first, size)
     note = ""
     if startup and len(ways) > 1:
         drained = drained + (n - 1) * startup
         note = "the messages of a round between all pairs are taken to move only after all of them were posted"
     elif startup:
-        drained = _one_after_another(cluster, ways[0], n, size, of_kind)
+        drained = _in_turn(cluster, ways[0], first, size).max(keepdims=True)
     arrivals = drained + latency
     order = np.argsort(arrivals, kind="stable")
     waiting = np.cumsum(members[order][::-1])[::-1] * reduce  # what is left to reduce from each arrival on
     end = float((arrivals[order] + waiting).max()) if reduce else float(arrivals.max())
     if reduce and startup and len(ways) == 1:
-        end = _reduced_in_turn(cluster, ways[0], n, size, of_kind, latency[0], reduce)
+        arrived = np.sort(_in_turn(cluster, ways[0], first, size)) + latency[0]
+        end = float((arrived + reduce * np.arange(n - 1, 0, -1)).max())
     return Price(end, 1, n * (n - 1), link_bytes, note)
 
 
-def _shared_out(cluster: Cluster, ways: Any, members: Any, of_kind: Any, size: float) -> Floats:
-    """When the last byte of each way's transfers has left, all having started at 0: shape (ways,)."""
-    n, kinds = cluster.ranks, len(of_kind)
-    first = np.array([int(np.flatnonzero(cluster.link_kind == kind)[0]) for kind in range(kinds)])
+def _shared_out(cluster: Cluster, ways: Any, members: Any, first: Any, size: float) -> Floats:
+    """When the last byte of each way's transfers has left, all having started at 0: shape (ways,).
+
+    ``ways`` has shape (ways, kinds): how often a way crosses links of each kind, of which ``first`` are the first.
+    """
     capacity = np.where(cluster.shared[first], cluster.bandwidth[first], np.inf)
-    bandwidth = np.append(cluster.bandwidth[first], np.inf)
-    limit = bandwidth[ways].min(axis=1)
-    times = (ways[:, :, None] == np.arange(kinds)).sum(axis=1)  # how often a way crosses each kind
-    load = times * members[:, None] * n / of_kind  # transfers of each way on a link of each kind
+    limit = np.where(ways > 0, cluster.bandwidth[first], np.inf).min(axis=1)
+    load = ways * members[:, None] * cluster.ranks / np.bincount(cluster.link_kind)  # transfers on a link of each kind
     drained, left, now = np.zeros(len(ways)), np.full(len(ways), size), 0.0
     active = np.ones(len(ways), np.bool_)
     while active.any():
@@ -208,63 +112,31 @@ def _rates(load: Any, capacity: Any, limit: Any, active: Any) -> Floats:
     return rates
 
 
-def _in_turn(cluster: Cluster, way: Any, n: int, size: float, of_kind: Any) -> Floats:
+def _in_turn(cluster: Cluster, way: Any, first: Any, size: float) -> Floats:
     """Each of a rank's messages, posted one after another, all on one way: when it has drained, shape (n-1,)."""
-    kinds = [int(kind) for kind in way if kind < len(of_kind)]
-    links = [int(np.flatnonzero(cluster.link_kind == kind)[0]) for kind in kinds]
+    n, of_kind = cluster.ranks, np.bincount(cluster.link_kind)
+    kinds = np.flatnonzero(way)
     posted = np.multiply(np.arange(1, n), cluster.startup_s, dtype=np.float64)
-    limit = float(cluster.bandwidth[links].min())
-    pairs = zip(kinds, links, strict=True)
-    shares = [cluster.bandwidth[link] * of_kind[kind] / n for kind, link in pairs if cluster.shared[link]]
+    limit = float(cluster.bandwidth[first[kinds]].min())
+    shares = [
+        float(cluster.bandwidth[first[kind]] * of_kind[kind] / (n * way[kind]))
+        for kind in kinds
+        if cluster.shared[first[kind]]
+    ]
     if not shares or limit < min(shares) * (1 - 1e-12):
         return np.asarray(posted + size / limit, np.float64)
     capacity = np.array([min(shares), np.inf])
     return drain_times(posted, np.full(n - 1, size), np.zeros((n - 1, 1), np.int32), capacity, np.full(n - 1, np.inf))
 
 
-def _one_after_another(cluster: Cluster, way: Any, n: int, size: float, of_kind: Any) -> Floats:
-    return np.array([_in_turn(cluster, way, n, size, of_kind).max()])
-
-
-def _reduced_in_turn(
-    cluster: Cluster, way: Any, n: int, size: float, of_kind: Any, latency: float, reduce: float
-) -> float:
-    arrived = np.sort(_in_turn(cluster, way, n, size, of_kind)) + latency
-    return float((arrived + reduce * np.arange(n - 1, 0, -1)).max())
-
-
 def shifts(cluster: Cluster, part: Shifts, chunk_bytes: float) -> Price:
-    """Rounds that differ in distance only: of those that look the same in this cluster, one is simulated.
-
-    The cluster looks the same when every rank moves ``period`` places, so distances that agree modulo the period
-    are alike, but for those less than a period.
-    """
-    n, period = cluster.ranks, cluster.period
-    if not period or period * 64 > n:
-        raise UnsupportedError(
-            f"{cluster.name} repeats itself too seldom for {n:,} ranks to exchange pairwise without listing every"
-            " round: use a cluster of more, smaller hosts, or fewer ranks"
-        )
-    net = network(cluster)
-    settings = Settings(startup_s=cluster.startup_s)
-    rank = np.arange(n, dtype=np.int32)
-    counts = part.counts or (1,) * len(part.distances)
-    known: dict[tuple[int, int, int], tuple[float, Floats]] = {}
-    time_s, link_bytes, transfers = 0.0, np.zeros(cluster.link_count), 0
-    times: dict[tuple[int, int, int], int] = {}
-    for distance, count in zip(part.distances, counts, strict=True):
-        near = min(distance, n - distance)
-        key = (distance % period, distance if near < period else -1, count)
-        times[key] = times.get(key, 0) + 1
-        transfers += n * count
-        if key not in known:
-            size = np.full(n, count * chunk_bytes)
-            p = pattern(net, rank, (rank + distance) % n, size, np.zeros(n))
-            late = Settings(startup_s=settings.startup_s * count)
-            end = float(step(net, p, np.zeros(n), late, 0, None).after.max())
-            known[key] = (end, p.link_bytes(cluster.link_count)[:-1])
-    for key, (end, carried) in known.items():
-        time_s += times[key] * end
-        link_bytes += times[key] * carried
-    note = "" if period == 1 else "rounds are taken to follow each other without overlap"
-    return Price(time_s, len(part.distances), transfers, link_bytes, note)
+    """Rounds that differ in distance only, one after another; see :mod:`farandole.simulate.shifts`."""
+    counts = np.array(part.counts or (1,) * len(part.distances), np.int64)
+    distances = np.array(part.distances, np.int64)
+    sizes = counts * chunk_bytes
+    if isinstance(cluster.router, Torus):
+        time_s, link_bytes = on_torus(cluster, cluster.router, distances, sizes)
+    else:
+        time_s, link_bytes = by_period(cluster, distances, sizes)
+    note = "" if cluster.period == 1 else "rounds are taken to follow each other without overlap"
+    return Price(time_s, len(distances), cluster.ranks * int(counts.sum()), link_bytes, note)

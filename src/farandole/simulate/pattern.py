@@ -10,20 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farandole.cluster.model import Cluster
+from farandole.cluster.routing import Torus
 from farandole.schedule import Round
+from farandole.simulate.arcs import Arcs, Lines, lines
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
+LISTED_ROUTE = 1 << 9  # links on one route
+LISTED_HOPS = 1 << 18  # links crossed in a round on a large torus: where there are more, routes are not listed
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A cluster's links as the simulator wants them, each column one entry longer for 'no link'."""
+    """A cluster's links as the simulator wants them, each column one entry longer for 'no link'.
+
+    ``unshared`` are the numbers of the links without a limit together. Where not all ``lists`` fit, ``lines`` is there
+    for a torus.
+    """
 
     cluster: Cluster
     bandwidth: Floats
     latency_s: Floats
     capacity: Floats
+    unshared: NDArray[np.intp]
+    lists: bool
+    lines: Lines | None
 
     @property
     def none(self) -> int:
@@ -31,11 +43,17 @@ class Network:
         return len(self.bandwidth) - 1
 
 
-def network(cluster: Cluster) -> Network:
-    """The links of ``cluster``; what is not shared has no limit together, only one per flow."""
+def network(cluster: Cluster, *, lists: bool = True) -> Network:
+    """The links of ``cluster``; what is not shared has no limit together, only one per flow.
+
+    Without ``lists`` (for large worlds), long routes on a torus are told by arcs, and no round is gone through
+    flow by flow for long.
+    """
     bandwidth = np.append(cluster.bandwidth, np.inf)
     capacity = np.append(np.where(cluster.shared, cluster.bandwidth, np.inf), np.inf)
-    return Network(cluster, bandwidth, np.append(cluster.latency_s, 0.0), capacity)
+    unshared = np.flatnonzero(~np.isfinite(capacity))
+    numbered = lines(cluster.router) if not lists and isinstance(cluster.router, Torus) else None
+    return Network(cluster, bandwidth, np.append(cluster.latency_s, 0.0), capacity, unshared, lists, numbered)
 
 
 class Transfers(NamedTuple):
@@ -50,6 +68,8 @@ class Transfers(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """The messages of a round; all columns have one entry per message, ``routes`` has shape (m, width).
+
+    Where routes are too long to be listed, ``arcs`` tells them, and ``routes`` has no columns.
 
     A message is all that one rank sends another in the round. ``transfers`` are the columns src, dst, size and
     reduced by transfer, and ``message`` (shape (transfers,)) says which message each transfer is part of.
@@ -72,6 +92,7 @@ class Pattern:
     involved: Ints
     transfers: Transfers
     message: NDArray[np.intp]
+    arcs: Arcs | None = None
 
     def __len__(self) -> int:
         return len(self.src)
@@ -98,10 +119,17 @@ class Pattern:
 
     def link_bytes(self, links: int, size: Floats | None = None) -> Floats:
         """The bytes that each link carries, shape (links + 1,), with other sizes of the messages if given."""
-        total = np.zeros(links + 1)
+        total, weight = np.zeros(links + 1), self.size if size is None else size
         for column in self.routes.T:
-            total += np.bincount(column, self.size if size is None else size, links + 1)
+            total += np.bincount(column, weight, links + 1)
+        if self.arcs is not None:
+            total[self.arcs.link] += self.arcs.load(weight)
         return total
+
+    def links(self) -> NDArray[np.intp]:
+        """The links that are crossed."""
+        used = np.unique(self.routes)
+        return used if self.arcs is None else self.arcs.link[self.arcs.users() > 0].astype(np.intp)
 
 
 def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -> Pattern:
@@ -110,33 +138,47 @@ def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -
     transfers = Transfers(src, dst, size, reduced)
     pairs = src.astype(np.int64) * ranks + dst
     message = np.arange(len(src))
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    in_order = bool((pairs[1:] > pairs[:-1]).all())  # then no pair comes twice
+    first, inverse = (message, message) if in_order else np.unique(pairs, return_index=True, return_inverse=True)[1:]
     if len(first) < len(src):
         order = np.argsort(first)  # messages in the order in which their first transfers are listed
         message = np.argsort(order)[inverse.ravel()]
         src, dst = src[first[order]], dst[first[order]]
         size = np.bincount(message, size, len(src)).astype(np.float64)
         reduced = np.bincount(message, reduced, len(src)).astype(np.float64)
-    found = net.cluster.routes(src, dst)
-    routes = np.where(found < 0, net.none, found).astype(np.int32)
     one_each = bool(np.bincount(src, minlength=ranks).max(initial=0) <= 1)
     one_in_each = bool(np.bincount(dst, minlength=ranks).max(initial=0) <= 1)
-    users = np.bincount(routes.ravel(), minlength=net.none + 1)[np.isfinite(net.capacity)]
+    involved = np.zeros(ranks, np.bool_)
+    involved[src] = involved[dst] = True
+    arcs = net.lines.arcs(src, dst) if net.lines is not None else None
+    if arcs is not None and (arcs.hops > LISTED_HOPS or arcs.longest > LISTED_ROUTE):
+        routes, apart = np.empty((len(src), 0), np.int32), False
+        latency_s = arcs.total(net.latency_s[arcs.link])
+        limit = np.full(len(src), np.inf)  # what a message gets is found together with what others get
+    else:
+        arcs = None
+        found = net.cluster.routes(src, dst)
+        routes = np.where(found < 0, net.none, found).astype(np.int32)
+        latency_s, limit = net.latency_s[routes].sum(axis=1), net.bandwidth[routes].min(axis=1, initial=np.inf)
+        users = np.bincount(routes.ravel(), minlength=net.none + 1)
+        users[net.unshared] = 0
+        apart = bool(users.max(initial=0) <= 1)
     return Pattern(
         src=src,
         dst=dst,
         size=size,
         reduced=reduced,
         routes=routes,
-        latency_s=net.latency_s[routes].sum(axis=1),
-        limit=net.bandwidth[routes].min(axis=1, initial=np.inf),
+        latency_s=latency_s,
+        limit=limit,
         place=np.zeros(len(src), np.int32) if one_each else _places(src, dst, ranks),
-        apart=bool(users.max(initial=0) <= 1),
+        apart=apart,
         one_each=one_each,
         one_in_each=one_in_each,
-        involved=np.union1d(src, dst),
+        involved=np.flatnonzero(involved).astype(np.int32),
         transfers=transfers,
         message=message,
+        arcs=arcs,
     )
 
 

@@ -7,7 +7,12 @@ the result is exact, with stragglers and jitter too. Where it fails, ``Overlap``
 does the work.
 
 Equal rounds repeat: once every rank begins a round just as much later as the one before, all rounds like it
-take that long, and are skipped. That is what makes worlds of 100,000 ranks cheap.
+take that long, and are skipped; so are those that only move the times on along a ring (see ``jump``). That is what
+makes worlds of 100,000 ranks cheap. Until then, where no two messages
+of the round share a link, each link is used by one sender only, so that there is nothing to check.
+
+On a large torus with long routes every message gets, all the way, the least of what its links could give each of
+their messages; that is not exact.
 """
 
 from __future__ import annotations
@@ -18,17 +23,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from farandole.simulate.fairness import TOLERANCE, drain_times, max_min_rates
+from farandole.simulate.fairness import TOLERANCE, TooMuch, drain_times, max_min_rates
+from farandole.simulate.jump import jump
 from farandole.simulate.pattern import Floats, Network, Pattern
 from farandole.simulate.settings import Settings, jitter
 
 PERIODS = (1, 8)
+KEPT_BYTES = 1 << 28  # of when ranks began a stretch's rounds; what is beyond is missing in the critical path only
+LOOKED_AT = 1 << 26  # places on routes, in one round of a large world
+LOOKS = 8  # rounds from one look for a period to the next
 WORTH_SKIPPING = 64  # rounds: fewer are gone through one by one, for the sake of the critical path
 EPS = float(np.finfo(np.float64).eps)
 
 
 class Overlap(Exception):  # noqa: N818 - not an error: the sign to use the other engine
-    """Messages of different rounds would share a link."""
+    """Messages of different rounds would share a link, or those of one round share links in too many ways."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +56,8 @@ class Stretch:
     """Rounds ``first`` to ``first + repeat - 1``, all of one pattern.
 
     ``begins[i]`` is when each rank began the i-th of them; of those that were skipped nothing is kept, and
-    each of them is like the one ``period`` rounds before.
+    each of them is like the one ``period`` rounds before. Where they are not alike, ``resumed`` is when each rank
+    began the first that is not kept. ``rates`` is what the messages get where all start together.
     """
 
     pattern: Pattern
@@ -56,11 +66,15 @@ class Stretch:
     begins: list[Floats] = field(default_factory=list)
     period: int = 1
     shift_s: float = 0.0
+    resumed: Floats | None = None
+    rates: Floats | None = None
 
     def begin(self, i: int) -> Floats:
         """When each rank began the i-th round."""
         if i < len(self.begins):
             return self.begins[i]
+        if self.resumed is not None:
+            return self.resumed
         last = len(self.begins)
         back = -(-(i - last + 1) // self.period)
         return self.begins[i - back * self.period] + back * self.shift_s
@@ -82,56 +96,118 @@ def walk(
     of earlier rounds have left its links, and the messages of a round share links as if they started together;
     for worlds too large for the event engine.
     """
-    busy = np.full(net.none + 1, -np.inf)
-    stretches: list[Stretch] = []
-    recent: deque[Floats] = deque(maxlen=max(PERIODS))
-    number = 0
+    walking = _Walk(net, begin, settings, skip, queue)
     for pattern, repeat in groups:
-        if not stretches or stretches[-1].pattern is not pattern:
-            stretches.append(Stretch(pattern, number))
-            recent.clear()
-        stretch = stretches[-1]
+        walking.go(pattern, repeat)
+    return walking.stretches, walking.begin
+
+
+class _Walk:
+    """How far a walk through the rounds has come: when each rank begins its next round, and what links are busy."""
+
+    def __init__(self, net: Network, begin: Floats, settings: Settings, skip: bool, queue: bool) -> None:
+        self.net, self.settings, self.skip, self.queue = net, settings, skip, queue
+        self.begin = begin
+        self.stretches: list[Stretch] = []
+        self.number = 0
+        self.busy = np.full(net.none + 1, -np.inf)
+        self.drained: Floats | None = None  # of the last round, where ``busy`` does not know of it yet
+        self.recent: deque[Floats] = deque(maxlen=max(PERIODS))
+
+    def go(self, pattern: Pattern, repeat: int) -> None:
+        """Take ``repeat`` rounds of one pattern."""
+        if not self.stretches or self.stretches[-1].pattern is not pattern:
+            self._settle()
+            self.stretches.append(Stretch(pattern, self.number))
+            self.recent.clear()
+        stretch = self.stretches[-1]
         left = repeat
         while left:
-            if skip and stretch.shift_s == 0.0:
-                period, shift = _period(pattern, recent, begin)
-                if period and left > WORTH_SKIPPING:
-                    stretch.period, stretch.shift_s = period, shift
-            if stretch.shift_s:
-                times = left // stretch.period
-                if times:
-                    begin, busy = _skip(pattern, begin, busy, times * stretch.shift_s)
-                    stretch.repeat += times * stretch.period
-                    number += times * stretch.period
-                    left -= times * stretch.period
-                    continue
+            looks = stretch.repeat > 0 and stretch.repeat % LOOKS == 0 and stretch.shift_s == 0.0
+            if self.skip and looks and left > WORTH_SKIPPING:
+                stretch.period, stretch.shift_s = _period(pattern, self.recent, self.begin)
+                if stretch.shift_s == 0.0 and self._jump(stretch, left):
+                    return
+            if stretch.shift_s and left >= stretch.period:
+                left -= self._skip(stretch, left // stretch.period)
+                continue
             if stretch.shift_s == 0.0:
-                stretch.begins.append(begin)
-                recent.append(begin)
-            begin = step(net, pattern, begin, settings, number, busy, queue=queue).after
-            stretch.repeat += 1
-            number += 1
+                if not self.skip or len(stretch.begins) * self.begin.nbytes < KEPT_BYTES:
+                    stretch.begins.append(self.begin)
+                elif stretch.resumed is None:
+                    stretch.resumed = self.begin
+                self.recent.append(self.begin)
+            self._round(stretch)
             left -= 1
-    return stretches, begin
+
+    def _round(self, stretch: Stretch) -> None:
+        """Take one round."""
+        pattern = stretch.pattern
+        alone = pattern.apart and pattern.one_each and stretch.repeat > 0
+        busy = None if alone else self.busy
+        if self.queue and stretch.rates is None and pattern.arcs is None and not pattern.apart:
+            stretch.rates = max_min_rates(pattern.routes, self.net.capacity, pattern.limit)
+        times = step(
+            self.net, pattern, self.begin, self.settings, self.number, busy, rates=stretch.rates, queue=self.queue
+        )
+        self.begin, self.drained = times.after, times.drained if alone else None
+        self._count(stretch, 1)
+
+    def _skip(self, stretch: Stretch, periods: int) -> int:
+        """Pass over rounds that are like those before; how many they are."""
+        self._settle()
+        later = periods * stretch.shift_s
+        self.begin = self.begin.copy()
+        self.begin[stretch.pattern.involved] += later
+        self.busy[stretch.pattern.links()] += later
+        self._count(stretch, periods * stretch.period)
+        return periods * stretch.period
+
+    def _jump(self, stretch: Stretch, rounds: int) -> bool:
+        """Take all rounds that are left in one go, if they are such that this can be done."""
+        after = jump(self.net, stretch.pattern, self.begin, self.settings, rounds - 1)
+        if after is None:
+            return False
+        if stretch.resumed is None:
+            stretch.resumed = self.begin
+        self.begin = after
+        self._count(stretch, rounds - 1)
+        self._round(stretch)
+        return True
+
+    def _count(self, stretch: Stretch, rounds: int) -> None:
+        stretch.repeat += rounds
+        self.number += rounds
+
+    def _settle(self) -> None:
+        """Bring ``busy`` up to date."""
+        if self.drained is not None:
+            _occupy(self.net, self.stretches[-1].pattern, self.busy, self.drained)
+            self.drained = None
 
 
 def _period(pattern: Pattern, recent: deque[Floats], begin: Floats) -> tuple[int, float]:
-    """(p, t) if every rank begins t later than p rounds ago; (0, 0.0) otherwise."""
+    """(p, t) if every rank begins t later than p rounds ago; (1, 0.0) otherwise."""
     for period in PERIODS:
         if len(recent) >= period and (period == 1 or len(recent) == recent.maxlen):
             later = begin - recent[-period]
             later = later[pattern.involved]
             if later.max() - later.min() <= 8 * EPS * begin.max() and later.max() > 0:
                 return period, float(later.mean())
-    return 0, 0.0
+    return 1, 0.0
 
 
-def _skip(pattern: Pattern, begin: Floats, busy: Floats, time_s: float) -> tuple[Floats, Floats]:
-    begin, busy = begin.copy(), busy.copy()
-    begin[pattern.involved] += time_s
-    used = np.unique(pattern.routes)
-    busy[used] += time_s
-    return begin, busy
+def _occupy(net: Network, pattern: Pattern, busy: Floats, drained: Floats) -> None:
+    """Bring ``busy`` up to date: the links of a round's messages are through with it when these have drained."""
+    if pattern.arcs is not None:
+        link = pattern.arcs.link
+        busy[link] = pattern.arcs.raised(busy[link], drained)
+    for column in pattern.routes.T:
+        if pattern.apart:
+            busy[column] = drained
+        else:
+            np.maximum.at(busy, column, drained)
+    busy[net.unshared] = -np.inf
 
 
 def step(
@@ -143,28 +219,37 @@ def step(
     busy: Floats | None,
     *,
     queue: bool = False,
+    rates: Floats | None = None,
 ) -> Step:
-    """One round. ``busy`` is when each link is through with earlier rounds, and is brought up to date."""
+    """One round. ``busy`` is when each link is through with earlier rounds, and is brought up to date.
+
+    With ``queue``, messages wait for those of earlier rounds; with ``rates``, this is what each gets all the time.
+    """
     posted = post_times(pattern, begin, settings, number)
     if busy is not None:
         earliest = busy[pattern.routes].max(axis=1, initial=-np.inf)
+        if pattern.arcs is not None:
+            earliest = pattern.arcs.greatest(busy[pattern.arcs.link])
         if queue:
             posted = np.maximum(posted, earliest)
-        elif (earliest > posted * (1 + TOLERANCE)).any():
+        elif pattern.arcs is not None or (earliest > posted * (1 + TOLERANCE)).any():
             raise Overlap
     if pattern.apart:
         drained = posted + pattern.size / pattern.limit
-    elif queue:
-        drained = posted + pattern.size / max_min_rates(pattern.routes, net.capacity, pattern.limit)
+    elif pattern.arcs is not None:
+        link = pattern.arcs.link
+        shared = np.maximum(pattern.arcs.users() / net.capacity[link], 1 / net.bandwidth[link])
+        drained = posted + pattern.size * np.maximum(pattern.arcs.greatest(shared), 0)
+    elif rates is not None:
+        drained = posted + pattern.size / rates
     else:
-        drained = drain_times(posted, pattern.size, pattern.routes, net.capacity, pattern.limit)
+        most = np.inf if net.lists else LOOKED_AT
+        try:
+            drained = drain_times(posted, pattern.size, pattern.routes, net.capacity, pattern.limit, most)
+        except TooMuch:
+            raise Overlap from None
     if busy is not None:
-        for column in pattern.routes.T:
-            if pattern.apart:
-                busy[column] = drained
-            else:
-                np.maximum.at(busy, column, drained)
-        busy[~np.isfinite(net.capacity)] = -np.inf
+        _occupy(net, pattern, busy, drained)
     arrived = drained + pattern.latency_s
     done = np.maximum(arrived, begin[pattern.dst])
     cost = net.cluster.reduce_s_per_byte

@@ -19,6 +19,7 @@ from farandole.simulate.pattern import Network, Pattern, carried, grouped, netwo
 from farandole.simulate.result import Simulation, conclude
 from farandole.simulate.rounds import Overlap, walk
 from farandole.simulate.settings import Settings
+from farandole.simulate.short import Everyone, Part, Same, parts_of
 from farandole.simulate.single import simulate
 
 LISTED = 1 << 22  # transfers: more than that are priced without a list where that is possible
@@ -54,7 +55,7 @@ def predict(
     chosen = settings or Settings()
     n = cluster.ranks
     needs_list = trace or chosen.slices > 1 or chosen.jitter_s > 0
-    parts = None if needs_list else large.parts_of(collective_name, name, n, options)
+    parts = None if needs_list else parts_of(collective_name, name, n, options)
     if parts is not None and _too_long(parts, cluster, chosen):
         return _in_short(algorithm, entry, cluster, size_bytes, chosen, parts, options)
     if n <= LISTED_RANKS or needs_list:
@@ -63,17 +64,17 @@ def predict(
     return _streamed(algorithm, entry, cluster, size_bytes, root, chosen, options)
 
 
-def _too_long(parts: Sequence[large.Part], cluster: Cluster, settings: Settings) -> bool:
+def _too_long(parts: Sequence[Part], cluster: Cluster, settings: Settings) -> bool:
     n = cluster.ranks
-    if any(isinstance(part, large.Everyone) for part in parts):
+    if any(isinstance(part, Everyone) for part in parts):
         return n * (n - 1) > (LISTED_ROUND if cluster.alike and not settings.delays else LISTED)
     return sum(_transfers(part, n) for part in parts) > LISTED
 
 
-def _transfers(part: large.Part, n: int) -> int:
-    if isinstance(part, large.Same):
+def _transfers(part: Part, n: int) -> int:
+    if isinstance(part, Same):
         return len(part.round) * part.repeat
-    if isinstance(part, large.Everyone):
+    if isinstance(part, Everyone):
         return n * (n - 1)
     return n * (sum(part.counts) or len(part.distances))
 
@@ -92,13 +93,13 @@ def _in_short(
     cluster: Cluster,
     size_bytes: int,
     settings: Settings,
-    parts: Sequence[large.Part],
+    parts: Sequence[Part],
     options: Mapping[str, Option],
 ) -> Simulation:
-    net = network(cluster)
+    net = network(cluster, lists=False)
     chunk = _chunk_bytes(entry, cluster, size_bytes, options)
     chosen = replace(settings, startup_s=cluster.startup_s)
-    same = [part for part in parts if isinstance(part, large.Same)]
+    same = [part for part in parts if isinstance(part, Same)]
     if same:
         return _walked(label, entry, net, size_bytes, chosen, lambda: large.groups(net, same, chunk))
     if chosen.delays:
@@ -106,9 +107,9 @@ def _in_short(
             f"{entry.name} on {cluster.ranks:,} ranks is priced by symmetry, which late ranks break: use fewer ranks"
         )
     prices = [
-        large.everyone(cluster, part, chunk) if isinstance(part, large.Everyone) else large.shifts(cluster, part, chunk)
+        large.everyone(cluster, part, chunk) if isinstance(part, Everyone) else large.shifts(cluster, part, chunk)
         for part in parts
-        if not isinstance(part, large.Same)
+        if not isinstance(part, Same)
     ]
     end = np.full(cluster.ranks, sum(price.time_s for price in prices))
     link_bytes = np.append(sum((price.link_bytes for price in prices), np.zeros(cluster.link_count)), 0.0)
@@ -129,7 +130,7 @@ def _streamed(
     options: Mapping[str, Option],
 ) -> Simulation:
     """Round by round from the generator, of which nothing but the patterns is kept."""
-    net = network(cluster)
+    net = network(cluster, lists=False)
     chosen = replace(settings, startup_s=cluster.startup_s)
     chunk = _chunk_bytes(entry, cluster, size_bytes, options)
     return _walked(
