@@ -154,7 +154,8 @@ def page(found: dict[tuple[str, str, int], list[str]], areas: list[str]) -> str:
                     cell.setdefault(outcome, []).append(case.column)
                     totals[backend][outcome] += 1
         ranks = ", ".join(map(str, worlds))
-        parts.append(f"\n## {AREAS[area].title}\n\n{AREAS[area].text} Ranks: {ranks}.\n")
+        about = f"{AREAS[area].text} Ranks: {ranks}.".strip()
+        parts.append(f"\n## {AREAS[area].title}\n\n{about}\n\n")
         parts.append("| | Gloo | farandole |\n| --- | --- | --- |\n")
         for row, of_row in rows.items():
             cells = [_cell(of_row[backend]) for backend in BACKENDS]
