@@ -247,6 +247,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
     }
     batch_end_[half] = done;
     ++batch_;
+    if (first + slices < plan.slices) flight_.progress(plan, first + slices);
   }
   // The caller may write to the input from now on: nobody must be reading it any more.
   for (int peer = 0; plan.peer_stride != 0 && peer < segment_->ranks(); ++peer) {

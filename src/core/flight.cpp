@@ -86,13 +86,24 @@ std::uint16_t CallRecorder::place_of(const Plan& plan, std::uint64_t call) {
 
 std::uint64_t CallRecorder::bytes_of(const Plan& plan) { return plan.bytes; }
 
+void CallRecorder::progress(const Plan& plan, std::int64_t slices) {
+  auto part = static_cast<double>(slices) / static_cast<double>(plan.slices);
+  auto count_up_to = [&](Counter& counter, std::uint64_t& counted, std::uint64_t whole) {
+    auto now = std::min(whole, static_cast<std::uint64_t>(static_cast<double>(whole) * part));
+    counter.add(now - counted);
+    counted = now;
+  };
+  count_up_to(flight_.calls.sent, sent_, plan.sent);
+  count_up_to(flight_.calls.received, received_, plan.received);
+}
+
 void CallRecorder::count(const Plan& plan, std::uint64_t took, bool whole) {
   auto& calls = flight_.calls;
   calls.busy.add(took);
   if (whole) {
     calls.bytes.add(plan.bytes);
-    calls.sent.add(plan.sent);
-    calls.received.add(plan.received);
+    calls.sent.add(plan.sent - sent_);
+    calls.received.add(plan.received - received_);
   }
   calls.done.add(1);
 }

@@ -117,7 +117,7 @@ class CallRecorder {
     auto text = place_of(plan, call);
     now_ = &flight_.last_calls[call % kRecords];
     auto start = ticks();
-    waited_ = 0;
+    waited_ = sent_ = received_ = 0;
     *now_ = {call, start, 0, bytes_of(plan), 0, -1, text, static_cast<std::uint8_t>(kind_), kGoesOn, {}};
   }
   void end(const Plan& plan, std::uint8_t outcome, int peer) {
@@ -130,6 +130,8 @@ class CallRecorder {
     now_->outcome = outcome;
     count(plan, stop - now_->begin, outcome == 0);
   }
+  // So many slices of a long call are done: what they moved counts now, not only when the call ends.
+  void progress(const Plan& plan, std::int64_t slices);
   // A wait for another rank begins, and ends.
   void wait_for(int peer) {
     flight_.calls.since.store(ticks(), std::memory_order_relaxed);
@@ -152,6 +154,7 @@ class CallRecorder {
   CallRecord* now_ = nullptr;
   CallKind kind_ = CallKind::foreground;
   std::uint64_t waited_ = 0;            // when this call's last wait ended
+  std::uint64_t sent_ = 0, received_ = 0;  // bytes of this call that have been counted
   std::uint64_t owner_[kTexts] = {};    // the plan whose text it is
   std::uint64_t used_[kTexts] = {};     // the last call that used it
   std::size_t next_ = 0;

@@ -18,7 +18,7 @@ from farandole.errors import FarandoleError
 from farandole.run import meeting, outside
 from farandole.run.verdict import ranks_of, verdict
 
-CALLS = 150
+CALLS, LONG = 150, 100_000
 
 
 def _init(**settings: Any) -> farandole.Communicator:
@@ -26,8 +26,8 @@ def _init(**settings: Any) -> farandole.Communicator:
 
 
 def records() -> Any:
-    """Calls of many lengths, in the foreground and the background, and messages; what all of it left behind."""
-    with _init() as c:
+    """Calls of many lengths, in the foreground and the background, messages, and a call of many slices."""
+    with _init(slot_bytes=1 << 16) as c:
         for k in range(CALLS):
             array = np.ones(k % 100 + 1, np.float32)
             c.all_reduce(array) if k % 3 else c.background.all_reduce(array).wait()
@@ -36,6 +36,7 @@ def records() -> Any:
                 c.send(np.ones(k + 1), 1, tag=k)
             else:
                 c.receive(np.empty(k + 1), None, tag=k)
+        c.all_reduce(np.ones(LONG, np.float32), algorithm="direct")
         assert c.engine is not None
         flight = msgspec.to_builtins(c.engine.flight())
         c.barrier()

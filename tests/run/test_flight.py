@@ -23,7 +23,7 @@ from farandole.run.spawn import spawn, spawn_all
 
 RANKS_PY = str(Path(__file__).with_name("flight_ranks.py"))
 RANKS, SLOT_BYTES = 3, 4096
-CALLS = 150  # of flight_ranks.records
+CALLS, LONG = 150, 100_000  # of flight_ranks.records
 CLOCK = (True, 10**12, 10**12)
 
 
@@ -66,9 +66,9 @@ def test_the_last_calls_are_there_with_their_own_texts_however_many_plans_there_
 def test_counters_are_the_sums_of_all_calls() -> None:
     mine = _spawn(2, "records")[0]
     counters = mine["ranks"][0]["counters"]
-    assert counters["calls"] == CALLS
+    assert counters["calls"] == CALLS + 1
     assert counters["messages"] == 80
-    size = sum(4 * (k % 100 + 1) for k in range(CALLS))
+    size = sum(4 * (k % 100 + 1) for k in range(CALLS)) + 4 * LONG
     sent = sum(8 * (k + 1) for k in range(80))
     assert (counters["bytes"], counters["sent"], counters["received"]) == (size, size + sent, size)
     assert counters["waiting_ns"] > 0

@@ -32,8 +32,8 @@ def top(
 ) -> None:
     """Show how fast the ranks of all jobs of this user are, and what they do; Ctrl-C ends it.
 
-    Rates are of the time between two looks. A call counts when it ends; sent is what a rank wrote for others to read,
-    received what it read of theirs, and waiting the part of the time in which it waited for another rank.
+    Rates are of the time between two looks; sent is what a rank wrote for others to read, received what it read of
+    theirs (long calls count while they go on), and waiting the part of the time in which it waited for another rank.
     """
     interval_s = max(parse_time(interval), 0.01)
     if once or not is_terminal():

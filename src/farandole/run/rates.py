@@ -11,7 +11,7 @@ from farandole.run.flight import Flight, RankFlight
 class Rate:
     """One rank between two looks: calls and bytes per second, and which part of the time it waited for others (0-1).
 
-    ``sent`` is what it wrote for others to read, ``received`` what it read of theirs. A call counts when it ends.
+    ``sent`` is what it wrote for others to read, ``received`` what it read of theirs, also in calls that go on.
     """
 
     calls: float
