@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,8 @@ def test_a_comparison_has_all_algorithms_and_ends_when_its_time_is_up() -> None:
     assert whole["sizes"] == ["256", "4KiB", "64KiB", "1MiB", "16MiB"]
     assert whole["left_out"] == []
     assert whole["plot"].startswith("<svg")
+    marks = re.findall(r'stroke="(#\w+)" stroke-width="3" stroke-dasharray="([^"]*)"/>', whole["plot"])
+    assert len(marks) == len(set(marks)) == len(names), "every algorithm has a mark of its own in the legend"
     ticks = count(0, 4)
     short = compared(asked, limit_s=10, clock=lambda: float(next(ticks)))
     assert len(short["rows"]) == 3

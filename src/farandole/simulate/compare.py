@@ -144,5 +144,8 @@ def _curves(
             f"<title>{escape(name)}</title></polyline>"
         )
         at = _TOP + 18 * i
-        yield f'<line x1="{right + 12}" x2="{right + 34}" y1="{at}" y2="{at}" stroke="{colour}" stroke-width="3"/>'
+        yield (
+            f'<line x1="{right + 12}" x2="{right + 34}" y1="{at}" y2="{at}" stroke="{colour}" stroke-width="3"'
+            f' stroke-dasharray="{dash}"/>'
+        )
         yield f'<text x="{right + 40}" y="{at + 4}">{escape(name)}</text>'
