@@ -19,7 +19,7 @@ pytest.importorskip("sklearn", reason="the pictures come with scikit-learn, whic
 RANKS = Path(__file__).with_name("pytorch_ranks.py")
 EXAMPLES = Path(__file__).parents[2] / "examples/pytorch"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "digits")
-LIMIT_S = 200  # it takes 20 s where nothing else runs
+LIMIT_S = 200  # starting takes long where much else runs
 pytestmark = pytest.mark.timeout(LIMIT_S + 10)
 
 
