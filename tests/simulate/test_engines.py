@@ -115,3 +115,27 @@ def test_slices_leave_the_bytes_of_every_link_as_they_are() -> None:
     assert sliced.link_bytes.sum() == pytest.approx(whole.link_bytes.sum())
     assert sliced.trace is not None
     assert len(sliced.trace) == 3 * (2 * 24 + 12)
+
+
+@pytest.mark.parametrize("name", ["recursive_doubling", "tree", "halving_doubling", "naive", "ring"])
+def test_the_engines_agree_on_messages_that_wait_for_their_receivers(name: str) -> None:
+    cluster = parse("switch:6").with_slow("4-5", 0.5).with_costs(1e-6, 1e-10)
+    settings = Settings(delays={2: 3e-4}, rendezvous=True)
+    times = []
+    for engine in ("rounds", "events"):
+        try:
+            times.append(
+                simulate(build("all_reduce", name, 6), cluster, 6 * 2**20, settings=settings, engine=engine).time_s
+            )
+        except Overlap:
+            assert engine == "rounds"
+    assert times[0] == pytest.approx(times[-1], rel=1e-9)
+
+
+def test_a_message_that_waits_for_its_receiver_takes_nothing_from_others() -> None:
+    """Two fast ranks are done early; what they send next would share the slow ones' links, but waits."""
+    cluster, size = parse("switch:4@1GB/s,0us").with_slow("2-3", 0.5), 4_000_000
+    schedule = build("all_reduce", "recursive_doubling", 4)
+    waits = simulate(schedule, cluster, size, settings=Settings(rendezvous=True)).time_s
+    assert waits == pytest.approx(2 * size / 0.5e9)
+    assert simulate(schedule, cluster, size).time_s == pytest.approx(2.5 * size / 0.5e9)

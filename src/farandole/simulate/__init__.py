@@ -9,6 +9,7 @@ The rules of the model, all times in seconds:
 - From then on the message is a flow over its route. All flows that share a link at one moment get max-min fair
   parts of its bandwidth. When the last byte has left, the sender is done with it; when it has also crossed the
   route's latency, it has arrived. Messages from one rank to another go one after another.
+- With ``rendezvous``, a message also waits until its receiver has begun the round.
 - The receiver takes a message up when it has arrived and the receiver's own round has begun. What is reduced
   takes ``reduce_s_per_byte``, one message after another in the order in which they are taken up.
 - With slices, each slice goes through the whole schedule on its own; at a rank, the slices under way share the

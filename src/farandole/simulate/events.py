@@ -220,6 +220,7 @@ class _Run:
         self.cause = [[(-1, -1)] * steps for _ in range(slices)]
         self.parts = [list(self.plan.parts) for _ in range(slices)]
         self.early: list[dict[int, list[int]]] = [{} for _ in range(slices)]
+        self.awaited: list[dict[int, list[int]]] = [{} for _ in range(slices)]  # posted, but the receiver is not there
         self.pairs: dict[tuple[int, int], deque[int]] = {}
         self.poster_free, self.reducer_free = [0.0] * ranks, [0.0] * ranks
         self.start = settings.begin(ranks).tolist()
@@ -281,6 +282,10 @@ class _Run:
                 self._received(slice_, message, now)
         elif kind == REDUCED:
             self._received(slice_, message, now)
+        elif self.settings.rendezvous and self.began[slice_][plan.dst_step[message]] < 0:
+            self.awaited[slice_].setdefault(plan.dst_step[message], []).append(flow)
+        elif self.settings.rendezvous and self.began[slice_][plan.dst_step[message]] > now:
+            self._push(self.began[slice_][plan.dst_step[message]], POSTED, rank, flow)  # the receiver begins late
         else:
             self.posted[slice_, message] = now
             line = self.pairs.setdefault((plan.src[message], plan.dst[message]), deque())
@@ -340,3 +345,5 @@ class _Run:
         self.poster_free[rank] = free
         for flow in self.early[slice_].pop(step, ()):
             self._push(now, READY, rank, flow)
+        for flow in self.awaited[slice_].pop(step, ()):
+            self._push(now, POSTED, self.plan.src[flow % self.count], flow)

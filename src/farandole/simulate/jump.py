@@ -21,7 +21,7 @@ NEAR = 1e-12
 def jump(net: Network, pattern: Pattern, begin: Floats, settings: Settings, rounds: int) -> Floats | None:
     """When each rank begins its next round after ``rounds`` like ``pattern``, or None where that cannot be said."""
     in_turn = pattern.apart and pattern.one_each and pattern.one_in_each and settings.jitter_s == 0.0
-    if not in_turn or len(pattern.involved) != len(pattern):
+    if not in_turn or settings.rendezvous or len(pattern.involved) != len(pattern):
         return None
     reduce_s = net.cluster.reduce_s_per_byte * pattern.reduced
     away_s = settings.startup_s + pattern.size / pattern.limit

@@ -226,6 +226,8 @@ def step(
     With ``queue``, messages wait for those of earlier rounds; with ``rates``, this is what each gets all the time.
     """
     posted = post_times(pattern, begin, settings, number)
+    if settings.rendezvous:
+        posted = np.maximum(posted, begin[pattern.dst])
     if busy is not None:
         earliest = busy[pattern.routes].max(axis=1, initial=-np.inf)
         if pattern.arcs is not None:

@@ -18,6 +18,8 @@ class Settings:
     ``startup_s`` is what a rank pays for each message, ``delays`` says by how much ranks begin late, and
     ``jitter_s`` is the mean of an extra start-up cost that is drawn for each message (exponentially, from
     ``seed``). The buffer is cut into ``slices``, of which at most ``in_flight`` are under way at a rank (0: all).
+    With ``rendezvous`` a message sets out only when its receiver has begun the round too, as libraries do that keep
+    nothing for a receiver that is not there yet (Gloo).
     """
 
     startup_s: float = 0.0
@@ -26,6 +28,7 @@ class Settings:
     seed: int = 0
     slices: int = 1
     in_flight: int = 0
+    rendezvous: bool = False
 
     def begin(self, ranks: int) -> NDArray[np.float64]:
         """When each rank begins, shape (ranks,)."""
