@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from farandole.errors import FormatError, UsageError
 from farandole.trace import COLUMNS, load, loads, make
 
 
-def columns(rows: int = 3) -> dict[str, list[int]]:
+def columns(rows: int = 3) -> dict[str, Any]:
     table = {name: [i * (place + 1) for i in range(rows)] for place, name in enumerate(COLUMNS)}
     table["peer"] = [i - 1 for i in range(rows)]
     table["kind"] = [i % 4 for i in range(rows)]

@@ -390,7 +390,9 @@ def calls_with_and_without_shared_arrays_in_turn() -> None:
         for x in arrays * 4:
             x[:] = mine
             assert (c.all_reduce(x) == total).all()
-        work = [c.background.all_reduce(x, out=np.empty_like(x)) for x in arrays if x.fill(c.rank) is None]
+        for x in arrays:
+            x[:] = c.rank
+        work = [c.background.all_reduce(x, out=np.empty_like(x)) for x in arrays]
         assert all((w.wait() == c.size * (c.size - 1) // 2).all() for w in work)
 
 

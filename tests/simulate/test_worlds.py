@@ -222,7 +222,9 @@ def test_a_hundred_thousand_ranks_take_what_the_closed_form_says(algorithm: str)
 def test_a_ring_over_links_of_many_latencies_takes_what_it_takes_round_by_round() -> None:
     """Round by round no two of a rank's rounds take equally long, and the fast way must say the same."""
     cluster = parse("ring:97@50GB/s,1us")
-    uneven = replace(cluster, latency_s=1e-6 * (1 + np.arange(cluster.link_count) % 7), alike=False, period=0)
+    uneven = replace(
+        cluster, latency_s=(1e-6 * (1 + np.arange(cluster.link_count) % 7)).astype(np.float64), alike=False, period=0
+    )
     for costs in ((0.0, 0.0), (1e-6, 1e-10)):
         priced = uneven.with_costs(*costs)
         schedule = build("all_reduce", "ring", 97)

@@ -309,7 +309,8 @@ class Communicator:
         self._state = "shrinking"
         engine = self._executor.engine
         if engine is None:
-            part, ranks = self._make_part(0, 1, ""), (0,)
+            ranks: tuple[int, ...] = (0,)
+            part = self._make_part(0, 1, "")
         else:
             part, ranks = shrunk(engine.leave_to_shrink(), f"{self._key} shrink", self._make_part, timeout_s)
         part._parent_ranks = ranks  # noqa: SLF001

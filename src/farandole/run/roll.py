@@ -93,7 +93,7 @@ def _hold(roster: Roster, address: bytes, deadline: float, timeout_s: float) -> 
         selector = stack.enter_context(selectors.DefaultSelector())
         selector.register(listener, selectors.EVENT_READ)
         present: dict[int, socket.socket] = {}
-        stack.callback(lambda: [connection.close() for connection in present.values()])
+        stack.callback(_close_all, present)
         while missing := _missing(roster, present):
             if time.monotonic() >= deadline:
                 failure = _late(roster, missing, timeout_s)
@@ -163,3 +163,8 @@ def _late(roster: Roster, missing: list[int], timeout_s: float) -> RendezvousErr
         pids=pids,
         timeout_s=timeout_s,
     )
+
+
+def _close_all(present: dict[int, socket.socket]) -> None:
+    for connection in present.values():
+        connection.close()

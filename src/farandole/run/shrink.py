@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from farandole.errors import RendezvousError
 from farandole.run import roll
+from farandole.run.rendezvous import GRACE_S
 
 if TYPE_CHECKING:
     from farandole.run.communicator import Communicator
@@ -53,7 +54,7 @@ def shrunk(
                 agreed.ranks.index(roster.rank),
                 len(agreed.ranks),
                 f"shrunk {agreed.word}",
-                meeting_timeout_s=max(left_s, roll.GRACE_S),
+                meeting_timeout_s=max(left_s, GRACE_S),
                 watched=watched,
             )
         except RendezvousError:

@@ -128,7 +128,8 @@ class Arcs:
             if power:  # what holds for so many places holds for both halves
                 half = 1 << (power - 1)
                 above[half:] = np.maximum(above[half:], above[:-half].copy())
-        return np.maximum(values, above)
+        reached: Floats = np.maximum(values, above)
+        return reached
 
     def _by_width(self) -> list[list[tuple[NDArray[np.intp], Longs, Longs]]]:
         """By power of two: the routes with a stretch of at least so many places and less than twice as many.

@@ -80,7 +80,7 @@ def drain_times(
         while waiting < len(order) and posted[order[waiting]] <= now * (1 + TOLERANCE):
             waiting += 1
         active = np.concatenate([active, order[first:waiting]])
-        most -= len(active) * routes.shape[1]
+        most -= routes[active].size
         if most < 0:
             raise TooMuch
         rates = max_min_rates(routes[active], capacity, limit[active])

@@ -133,7 +133,7 @@ def shifts(cluster: Cluster, part: Shifts, chunk_bytes: float) -> Price:
     """Rounds that differ in distance only, one after another; see :mod:`farandole.simulate.shifts`."""
     counts = np.array(part.counts or (1,) * len(part.distances), np.int64)
     distances = np.array(part.distances, np.int64)
-    sizes = counts * chunk_bytes
+    sizes: Floats = counts * np.float64(chunk_bytes)
     if isinstance(cluster.router, Torus):
         time_s, link_bytes = on_torus(cluster, cluster.router, distances, sizes)
     else:
