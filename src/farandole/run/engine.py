@@ -77,7 +77,7 @@ class Engine:
         self._lock = threading.Lock()
         self._dump = Dump(self.rank)
         self._kept: list[tuple[_core.Work, object]] = []
-        crowded = self.ranks > len(os.sched_getaffinity(0))
+        crowded = self.ranks > (meeting.cores or len(os.sched_getaffinity(0)))
         self._runner = _core.Runner(
             fd=meeting.segment_fd,
             rank=self.rank,
