@@ -18,6 +18,12 @@ from torch_worlds import equal, group, in_turn
 def some_ranks(path: str) -> None:
     """Groups whose members are not next to each other, in an order of their own, or known to themselves only."""
     with group(path) as (rank, size):
+        # The last two make a group that the others hear nothing of; first, since it is named by how many there are.
+        if rank >= size - 2:
+            pair = dist.new_group([size - 2, size - 1], use_local_synchronization=True)
+            tensor = torch.tensor([rank])
+            dist.all_reduce(tensor, group=pair)
+            assert tensor.item() == 2 * size - 3
         ends = dist.new_group([0, size - 1])
         turned = dist.new_group([size - 1, 0], sort_ranks=False)
         if rank in {0, size - 1}:
@@ -33,12 +39,6 @@ def some_ranks(path: str) -> None:
                 dist.send(torch.ones(2), group=turned, group_dst=0)
             else:
                 dist.recv(torch.empty(2), group=turned, group_src=1)
-        # The last two make a group that the others hear nothing of.
-        if rank >= size - 2:
-            pair = dist.new_group([size - 2, size - 1], use_local_synchronization=True)
-            tensor = torch.tensor([rank])
-            dist.all_reduce(tensor, group=pair)
-            assert tensor.item() == 2 * size - 3
         dist.barrier()
 
 
