@@ -32,7 +32,7 @@ from farandole.run.share import shared
 from farandole.schedule import Schedule
 from farandole.slots import SlotProgram
 
-DEFAULT_SLOT_BYTES = 4 << 20
+DEFAULT_SLOT_BYTES = 1 << 20  # with more, what a rank has written has left its caches when others read it
 BATCH_SLICES = 2
 PLANS_KEPT = 256
 STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
