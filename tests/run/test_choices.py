@@ -98,7 +98,7 @@ def test_a_profile_does_not_count_for_smaller_slots_than_it_was_measured_with(pa
     assert chosen(DEFAULT_SLOT_BYTES) == chosen(2 * DEFAULT_SLOT_BYTES)
     assert chosen(DEFAULT_SLOT_BYTES).source == str(path)
     assert chosen(64 << 10).steps == {}
-    assert chosen(64 << 10).remark.endswith("it was measured with slots of 4MiB, and these have 64KiB")
+    assert chosen(64 << 10).remark.endswith("it was measured with slots of 1MiB, and these have 64KiB")
 
 
 def test_measurements_for_another_number_of_ranks_do_not_count(path: Path) -> None:
