@@ -215,7 +215,7 @@ def load(path: Path) -> Trace:
     try:
         with path.open("rb") as file:
             data = file.read(LIMIT_BYTES + 1)
-        return loads(data)
+        return loads(data, limit_bytes=LIMIT_BYTES)
     except FormatError as error:
         raise FormatError(f"{path}: {error}", path=str(path)) from None
     except OSError as error:

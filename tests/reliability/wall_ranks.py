@@ -37,19 +37,11 @@ def scribble(seed: int) -> str:
     """
     dice = random.Random(seed)  # noqa: S311 - to be repeated
     c = farandole.init(timeout_s=1.0, slot_bytes=SLOT_BYTES)
-    c.barrier()
-    if c.rank == 0:
-        address, _ = _segment()
-        control = _core.segment_bytes(c.size, SLOT_BYTES) - c.size * SLOT_BYTES
-        memory = (ctypes.c_uint8 * control).from_address(address)
-        words = (0, 1, 0xFF, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1)
-        for _ in range(dice.choice((1, 3, 30, 300))):
-            # Most of the control memory are pipes: half of what is written goes to what comes before them.
-            at = dice.randrange(4096 if dice.random() < 0.5 else control - 8) & ~7
-            value = dice.choice(words) if dice.random() < 0.5 else dice.getrandbits(64)
-            memory[at : at + 8] = list(value.to_bytes(8, "little"))
     ended = "through"
     try:
+        c.barrier()  # which the others may still be in when rank 0 begins
+        if c.rank == 0:
+            _scribble(dice, c.size)
         for k in range(20):
             c.all_reduce(np.ones(1000))
             c.background.send(np.ones(100), (c.rank + 1) % c.size, tag=k)
@@ -60,6 +52,18 @@ def scribble(seed: int) -> str:
         c.barrier()
     c.close(0)
     return ended
+
+
+def _scribble(dice: random.Random, size: int) -> None:
+    address, _ = _segment()
+    control = _core.segment_bytes(size, SLOT_BYTES) - size * SLOT_BYTES
+    memory = (ctypes.c_uint8 * control).from_address(address)
+    words = (0, 1, 0xFF, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1)
+    for _ in range(dice.choice((1, 3, 30, 300))):
+        # Most of the control memory are pipes: half of what is written goes to what comes before them.
+        at = dice.randrange(4096 if dice.random() < 0.5 else control - 8) & ~7
+        value = dice.choice(words) if dice.random() < 0.5 else dice.getrandbits(64)
+        memory[at : at + 8] = list(value.to_bytes(8, "little"))
 
 
 def in_a_small_shared_memory_folder() -> list[int]:
