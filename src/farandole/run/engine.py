@@ -10,7 +10,8 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,16 @@ class Planned:
     output_bytes: int
 
 
+class _Kept:
+    """What a call in flight uses, and the call's Work, once it is known."""
+
+    __slots__ = ("what", "work")
+
+    def __init__(self, what: object) -> None:
+        self.what = what
+        self.work: _core.Work | None = None
+
+
 class Engine:
     """Runs calls for one rank of a communicator, over the segment of a meeting, which it keeps and closes."""
 
@@ -76,7 +87,7 @@ class Engine:
         self._is_closed = False
         self._lock = threading.Lock()
         self._dump = Dump(self.rank)
-        self._kept: list[tuple[_core.Work, object]] = []
+        self._kept: list[_Kept] = []
         crowded = self.ranks > (meeting.cores or len(os.sched_getaffinity(0)))
         self._runner = _core.Runner(
             fd=meeting.segment_fd,
@@ -188,8 +199,8 @@ class Engine:
         conclude: Callable[[], None] | None = None,
     ) -> _core.Work:
         """Carry out a planned call in the background; ``keep`` is kept alive until it is done."""
-        work = self._runner.submit(planned.plan, input_address, output_address, timeout_s, conclude)
-        self._keep_until_done(work, (planned, keep))
+        with self._keeping((planned, keep)) as kept:
+            work = kept.work = self._runner.submit(planned.plan, input_address, output_address, timeout_s, conclude)
         return work
 
     def message(
@@ -215,16 +226,30 @@ class Engine:
         keep: object,
     ) -> _core.Work:
         """As ``message``, for memory at an address; ``keep`` is kept alive until it is done."""
-        work = self._runner.message(receives, at, size_bytes, dtype, peer, tag, timeout_s, waits, None)
-        if not waits:
-            self._keep_until_done(work, keep)
+        what = (receives, at, size_bytes, dtype, peer, tag, timeout_s, waits, None)
+        if waits:
+            return self._runner.message(*what)
+        with self._keeping(keep) as kept:
+            work = kept.work = self._runner.message(*what)
         return work
 
-    def _keep_until_done(self, work: _core.Work, what: object) -> None:
-        """Whoever started a call may forget its Work; the memory that it uses must outlive it all the same."""
+    @contextmanager
+    def _keeping(self, what: object) -> Iterator[_Kept]:
+        """Whoever starts a call may forget its Work; the memory that it uses must outlive it all the same.
+
+        It is kept before the call begins: an interrupt may come as soon as it has begun, in place of its Work. What is
+        kept without one goes when the engine is closed.
+        """
+        kept = _Kept(what)
         with self._lock:
-            self._kept = [pair for pair in self._kept if not pair[0].done()]
-            self._kept.append((work, what))
+            self._kept = [each for each in self._kept if each.work is None or not each.work.done()]
+            self._kept.append(kept)
+        try:
+            yield kept
+        except Exception:  # of the engine's: there is no call
+            with self._lock:
+                self._kept = [each for each in self._kept if each is not kept]
+            raise
 
     def states(self) -> list[State]:
         """For each rank: the number of its call, how it has left (0: not), and the call in words.
