@@ -119,8 +119,10 @@ def play(run: Run, rank: int, key: str, tell: Callable[..., None]) -> None:
             waiting.append((number, mine, start(c, mine, number)))
             settle(2)
         settle(0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it comes too late to befall anything
         tell("through")
     except CommunicationError as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         _tell_error(tell, error)
     except KeyboardInterrupt:
         tell("interrupted")
