@@ -9,16 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import farandole
+from command_line import as_json, run
 from farandole.algorithms import REGISTRY, build
 from farandole.cli import cost, show, verify
 from farandole.cli import list as list_module
-from farandole.cli._app import application
 from farandole.export.json import read_schedule, schedule_to_json, write_schedule
 from farandole.schedule import Schedule
 
@@ -36,20 +34,6 @@ def _with_a_table_of_its_own() -> Iterator[None]:
     yield
     REGISTRY.clear()
     REGISTRY.update(before)
-
-
-def run(line: str) -> Result:
-    """The command line in this process."""
-    return CliRunner().invoke(application(), shlex.split(line))
-
-
-def as_json(line: str, status: int = 0) -> dict[str, Any]:
-    """The one JSON object that the command prints with --json."""
-    result = run(f"{line} --json")
-    assert result.exit_code == status, result.output
-    found = json.loads(result.stdout)
-    assert isinstance(found, dict)
-    return found
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(farandole.__file__).parents[1])}

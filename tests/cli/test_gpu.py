@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from command_line import as_json, run
 from farandole.algorithms import build
 from farandole.cli import nccl
-from farandole.cli._app import application
 from farandole.cluster import load
 from farandole.cost import Rates, price
 
@@ -21,18 +18,6 @@ PUBLISHED = Path(__file__).parents[2] / "benchmarks" / "published"
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def run(line: str) -> Result:
-    return CliRunner().invoke(application(), shlex.split(line))
-
-
-def as_json(line: str) -> dict[str, Any]:
-    result = run(f"{line} --json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert isinstance(found, dict)
-    return found
 
 
 @pytest.mark.parametrize("line", [line for line in nccl.EXAMPLES if "dgx-h100:4" not in line])

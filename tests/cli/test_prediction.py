@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from command_line import as_json, run
 from farandole.algorithms import build
 from farandole.cli import cluster, compare, simulate
-from farandole.cli._app import application
 from farandole.export.json import write_schedule
 from farandole.trace import load
 
@@ -25,19 +21,6 @@ EXAMPLES = [
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def run(line: str) -> Result:
-    return CliRunner().invoke(application(), shlex.split(line))
-
-
-def as_json(line: str) -> dict[str, Any]:
-    result = run(f"{line} --json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["version"] == 1
-    assert isinstance(found, dict)
-    return found
 
 
 @pytest.mark.parametrize("line", [line for line in EXAMPLES if "dgx-h100:4" not in line and "crossovers" not in line])

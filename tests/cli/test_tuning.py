@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 import farandole
+from command_line import as_json, run
 from farandole.bench import tune as bench
-from farandole.cli._app import application
 from farandole.run.machine import Machine, this_machine
 from farandole.run.profile import Profile, read_profile, write_profile
 from tuned import profile_of
@@ -38,18 +35,6 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Profile:
     """What is found without measuring."""
     found = profile_of({("all_reduce", 2): {64: "ring", 1024: "naive"}})
     monkeypatch.setattr(bench, "measure", lambda *_, **__: found)
-    return found
-
-
-def run(line: str) -> Result:
-    return CliRunner().invoke(application(), shlex.split(line))
-
-
-def as_json(line: str) -> dict[str, Any]:
-    result = run(f"{line} --json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert isinstance(found, dict)
     return found
 
 
