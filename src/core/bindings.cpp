@@ -399,9 +399,6 @@ class Runner {
     post_->stop(std::chrono::duration<double>(end - Clock::now()).count());
     engine_.leave(static_cast<Left>(how));
   }
-  void fail() {
-    if (!is_of_a_fork()) segment_->break_with(rank_, rank_, Failure::interrupted);
-  }
   std::uint64_t call() const { return engine_.call(); }
   std::size_t set_bytes() const { return set_bytes_; }
   std::tuple<int, int, int> broken() const {
@@ -433,7 +430,6 @@ class Runner {
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // others, such as PyTorch, keep communicators until the process ends
   module.doc() = "The native engine: runs compiled schedules over memory that processes share.";
-  module.attr("CALL_TEXT_BYTES") = kTextBytes;
   module.attr("ANY_RANK") = kAnyRank;
   module.attr("RECORD_BYTES") = sizeof(CallRecord);
   module.attr("FLIGHT_BYTES") = sizeof(Flight);
@@ -448,9 +444,6 @@ NB_MODULE(_core, module) {
   module.def("settle", &settle, nb::arg("limit_s"));
   module.def("instruction_set", &instruction_set);
   module.def("clock_steps", &clock_steps, nb::arg("count"));
-  module.def(
-      "can_fold", [](std::string_view dtype, std::string_view op) { return find_fold(dtype, op) != nullptr; },
-      nb::arg("dtype"), nb::arg("op"));
   module.def("partial_itemsize", &partial_itemsize, nb::arg("dtype"), nb::arg("itemsize"));
   nb::class_<Plan>(module, "Plan");
   nb::class_<Work>(module, "Work")
@@ -479,7 +472,6 @@ NB_MODULE(_core, module) {
       .def("left", &Runner::left, nb::arg("rank"))
       .def("control", &Runner::control)
       .def("close", &Runner::close, nb::arg("limit_s"), nb::arg("how") = static_cast<int>(Left::closed), nb::arg("ending") = "")
-      .def("fail", &Runner::fail)
       .def("broken", &Runner::broken)
       .def_prop_ro("call", &Runner::call)
       .def_prop_ro("set_bytes", &Runner::set_bytes);
