@@ -190,18 +190,23 @@ def serve(listener: socket.socket, *, ready: Callable[[str], None] | None = None
         lab.application, log_level="warning", access_log=False, lifespan="off", server_header=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=5, limit_concurrency=64,
     )  # fmt: skip
-    server = _Server(config, lab)
-    if ready is not None:
-        ready(f"http://{HOST}:{listener.getsockname()[1]}/")
+    address = f"http://{HOST}:{listener.getsockname()[1]}/"
+    server = _Server(config, lab, (lambda: None) if ready is None else (lambda: ready(address)))
     server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """Tells the lab when it is asked to stop."""
+    """Says when it answers, and tells the lab when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, lab: Lab) -> None:
+    def __init__(self, config: uvicorn.Config, lab: Lab, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._lab = lab
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen. From here on an interrupt is this server's to handle, so only now may anyone be told."""
+        await super().startup(sockets)
+        self._ready()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """A signal has come."""
