@@ -64,7 +64,7 @@ def test_a_small_dev_shm_does_not_matter() -> None:
 def test_a_rank_without_descriptors_left_says_so() -> None:
     for told in spawn(2, f"{RANKS_PY}:without_descriptors"):
         assert told["error"] == "ResourceError", told
-        assert told["needed"] > told["available"] == 0
+        assert told["needed"] > told["available"] <= 1  # the last one may not do: some calls take two
         assert "ulimit -n" in told["message"]
 
 
