@@ -85,7 +85,8 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
   if (head().claimed.exchange(1) == 0) {
     auto differing = failure == Failure::mismatch ? first_to_differ() : 0;
     for (int each = 0; each < ranks_; ++each) {
-      auto call = differing != 0 ? differing : line(each).entered.load(std::memory_order_acquire);
+      auto call = line(each).entered.load(std::memory_order_acquire);
+      if (differing != 0) call = std::min(call, differing);
       snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
     }
     head().filled.store(1, std::memory_order_release);
@@ -103,19 +104,20 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
   }
 }
 
-// The first call, of those that all ranks have entered and none has forgotten, in which their fingerprints differ; 0 for
-// none. A rank that needed nothing of the others may be further on when it is found out.
+// The first call, of those that none has forgotten, in which the fingerprints of ranks that have entered it differ; 0 for
+// none. A rank that needed nothing of the others may be further on when it is found out, and one that is slow not there.
 std::uint64_t Segment::first_to_differ() const {
-  std::uint64_t least = UINT64_MAX, most = 0;
-  for (int each = 0; each < ranks_; ++each) {
-    auto entered = line(each).entered.load(std::memory_order_acquire);
-    least = std::min(least, entered);
-    most = std::max(most, entered);
-  }
+  std::vector<std::uint64_t> entered;
+  for (int each = 0; each < ranks_; ++each) entered.push_back(line(each).entered.load(std::memory_order_acquire));
+  auto most = *std::max_element(entered.begin(), entered.end());
   // A rank that goes on meanwhile writes over the oldest.
-  for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= least; ++call) {
-    for (int each = 1; each < ranks_; ++each) {
-      if (line(each).fingerprint[call % kCalls] != line(0).fingerprint[call % kCalls]) return call;
+  for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= most; ++call) {
+    const std::uint64_t* first = nullptr;
+    for (int each = 0; each < ranks_; ++each) {
+      if (entered[static_cast<std::size_t>(each)] < call) continue;
+      const auto* print = &line(each).fingerprint[call % kCalls];
+      if (first != nullptr && *print != *first) return call;
+      first = print;
     }
   }
   return 0;

@@ -136,7 +136,7 @@ def test_a_shared_array_on_some_ranks_only_is_an_error_on_every_rank_that_says_s
 
 
 def test_shared_arrays_of_different_sizes_are_an_error_on_every_rank() -> None:
-    assert _spawn(2, "shared_arrays_of_different_sizes") == ["RendezvousError"] * 2
+    assert _spawn(2, "shared_arrays_of_different_sizes") == ["MismatchError"] * 2
 
 
 def test_ranks_must_agree_on_determinism() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farandole.errors import CommunicationError, RendezvousError, ResourceError
+from farandole.errors import CommunicationError, PeerLostError, RendezvousError, ResourceError
 from farandole.run import hosting, rendezvous, segment, wire
 from farandole.run.rendezvous import meet
 from meetings import PATIENT_S, Party, connect, false_host, guest, knock, start, traces
@@ -109,9 +109,10 @@ meet(2, 3, sys.argv[1], 3600)
 def test_a_rank_that_is_killed_is_named_with_its_process(key: str, party: Party) -> None:
     party.come(0, 3, key, 3600)
     with start(KILLED_GUEST, key) as process:
-        [error] = party.errors()
+        [error] = party.errors(PeerLostError)
     assert process.returncode == -signal.SIGKILL
-    assert (error.facts["rank"], error.facts["pid"]) == (1, process.pid)
+    assert isinstance(error, PeerLostError)
+    assert error.facts == {"rank": 0, "peer": 1, "pid": process.pid}
 
 
 def test_a_killed_host_is_named(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +126,9 @@ def test_a_killed_host_is_named(key: str, monkeypatch: pytest.MonkeyPatch) -> No
             return answer
 
         monkeypatch.setattr(wire, "receive", receive_and_kill)
-        with pytest.raises(RendezvousError, match="went away while the ranks were meeting") as caught:
+        with pytest.raises(PeerLostError, match="has died while the ranks were meeting") as caught:
             meet(1, 3, key, 3600)
-    assert caught.value.facts == {"rank": 2, "pid": process.pid}
+    assert caught.value.facts == {"rank": 1, "peer": 2, "pid": process.pid}
 
 
 def test_a_host_that_is_interrupted_leaves_nothing_and_its_guests_notice(

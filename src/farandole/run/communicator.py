@@ -22,7 +22,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import DTypeLike
 
-from farandole.errors import ClosedError, UsageError
+from farandole.errors import ClosedError, MismatchError, UsageError
 from farandole.run import messages, requests
 from farandole.run.arrays import Array, as_rows, check_array, check_counts, check_rows
 from farandole.run.background import Background
@@ -30,9 +30,11 @@ from farandole.run.choices import Choices
 from farandole.run.endings import name_of
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, NOT_REPEATED, Choice, Executor
+from farandole.run.parts import MakePart, part_of
 from farandole.run.recording import Recording
 from farandole.run.requests import Request
-from farandole.run.shrink import MakePart, shrunk
+from farandole.run.shared import SharedArrays
+from farandole.run.shrink import shrunk
 
 _DRAIN_S = 5.0
 _SHRINK_S = 30.0
@@ -95,6 +97,11 @@ class Communicator:
         return self._executor.engine
 
     @property
+    def shared(self) -> SharedArrays:
+        """The arrays that :meth:`empty` has made, for those who bring their own memory."""
+        return self._executor.shared
+
+    @property
     def background(self) -> Background:
         """The same methods, which return a :class:`~farandole.run.work.Work` at once."""
         return Background(self._executor, self._check_open)
@@ -128,10 +135,20 @@ class Communicator:
         All ranks must then give a part of the same shared array: anything else is another call, and an error. The
         memory is given back when the array is gone; the communicator may be closed before.
 
-        Raises ResourceError where there is too little memory.
+        Raises MismatchError where ranks ask for different sizes, and ResourceError where there is too little memory.
         """
         self._check_open("empty")
-        return self._executor.shared.empty((shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype))
+        lengths, kind = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+        # A rank that makes another call instead must be noticed at once, and not when the time to meet is up.
+        asked = self.all_gather(np.array([kind.itemsize * int(np.prod(lengths, dtype=np.int64))])).tolist()
+        if len(set(asked)) > 1:
+            raise MismatchError(
+                f"rank {self.rank}, empty: ranks ask for arrays of different sizes, of "
+                f"{', '.join(map(str, asked))} bytes by rank; all must make the same array",
+                rank=self.rank,
+                got=asked,
+            )
+        return self._executor.shared.empty(lengths, kind)
 
     def all_reduce(
         self,
@@ -280,7 +297,8 @@ class Communicator:
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
         """Part the ranks: those with the same color get a communicator of their own, ordered by key, then rank.
 
-        Every rank calls it. With color None a rank gets none, and None is returned.
+        Every rank calls it. With color None a rank gets none, and None is returned. PeerLostError where one dies
+        meanwhile.
         """
         if color is not None and color < 0:
             raise UsageError(f"a color is 0 or more, or None, not {color}", got=color)
@@ -290,7 +308,8 @@ class Communicator:
         if color is None:
             return None
         members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(table) if c == color)]
-        part = self._make_part(members.index(self.rank), len(members), f"split {self._splits} {color}")
+        name = f"split {self._splits} {color}"
+        part = part_of(self._executor.engine, members, self.rank, name, self._make_part)
         part._parent_ranks = tuple(members)  # noqa: SLF001
         return part
 

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -261,6 +261,11 @@ class Engine:
     def flight(self) -> Flight:
         """The flight recorder of all ranks as it is now."""
         return parse(self._runner.control(), self._runner.control(), _core.flight_clock())
+
+    @property
+    def handles(self) -> Sequence[int]:
+        """A pidfd on each rank's process, by rank: -1 for the own one, and where the kernel has none."""
+        return self._meeting.pidfds
 
     def leave_to_shrink(self) -> Roster:
         """Make no more calls, and end those in flight; who the ranks are, and which of them are gone.

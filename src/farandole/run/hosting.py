@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from farandole.errors import CommunicationError, RendezvousError
 from farandole.run import segment, wire
 from farandole.run.machine import cores_of
-from farandole.run.meeting import Meeting
-from farandole.run.processes import NO_HANDLE
+from farandole.run.meeting import Meeting, lost, went_away
+from farandole.run.processes import NO_HANDLE, pid_of
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ def hold(listener: socket.socket, me: wire.Hello, watched: Sequence[int] = ()) -
 
     ``watched`` are pidfds of ranks' processes, by rank, where they are known before they come: -1 for none.
 
-    Raises RendezvousError or ResourceError, which then every rank that is there raises too.
+    Raises RendezvousError, PeerLostError or ResourceError, which then every rank that is there raises too.
     """
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
@@ -131,7 +131,7 @@ class _Host:
             if key.data is None:
                 self._accept()
             elif isinstance(key.data, int):
-                raise RendezvousError(f"rank {key.data} ended before the ranks had met", rank=key.data)
+                raise lost(self.me.rank, key.data, pid_of(key.fd))
             else:
                 self._hear(key.data)
 
@@ -154,12 +154,7 @@ class _Host:
             self.selector.unregister(guest.connection)
             guest.connection.close()
             if guest.rank is not None:
-                raise RendezvousError(
-                    f"rank {guest.rank} (process {guest.pid}) went away while the ranks were meeting: it was killed, "
-                    "or it gave up",
-                    rank=guest.rank,
-                    pid=guest.pid,
-                ) from None
+                raise went_away(self.me.rank, guest.rank, guest.pid) from None
             return
         except wire.GarbageError as error:
             raise RendezvousError(

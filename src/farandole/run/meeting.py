@@ -7,11 +7,12 @@ import threading
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from farandole.errors import RendezvousError
+from farandole.errors import CommunicationError, PeerLostError, RendezvousError
 from farandole.run import segment
-from farandole.run.processes import NO_HANDLE, release, watch
+from farandole.run.processes import NO_HANDLE, is_dying, release, watch
 
 NO_DESCRIPTOR = -1
+_DYING_S = 0.1
 MOST_KEPT = 128  # of a process: each is a descriptor, and there are 1,024 by default
 
 
@@ -39,10 +40,10 @@ class Meeting:
             segment.reserve_share(self.segment_fd, self.segment_bytes, self.rank, self.size)
 
     def watch(self, pids: tuple[int, ...]) -> None:
-        """Take a handle on every other rank's process; RendezvousError where one has ended."""
+        """Take a handle on every other rank's process; PeerLostError where one has ended."""
         self.pids = pids
         for rank, pid in enumerate(pids):
-            self.pidfds.append(NO_HANDLE if rank == self.rank else _handle(rank, pid))
+            self.pidfds.append(NO_HANDLE if rank == self.rank else _handle(self.rank, rank, pid))
 
     def keep_segment(self) -> None:
         """Keep the segment's descriptor, by which ``farandole inspect`` looks in, if this process has not many yet."""
@@ -81,10 +82,26 @@ _kept: set[int] = set()
 _lock = threading.Lock()
 
 
-def _handle(rank: int, pid: int) -> int:
+def lost(rank: int, peer: int, pid: int) -> PeerLostError:
+    """The error of rank ``rank`` in a meeting in which the process of rank ``peer`` has ended."""
+    return PeerLostError(
+        f"rank {peer} (pid {pid}) has died while the ranks were meeting", rank=rank, peer=peer, pid=pid
+    )
+
+
+def went_away(rank: int, peer: int, pid: int) -> CommunicationError:
+    """The error of rank ``rank`` in a meeting in which rank ``peer`` has hung up."""
+    if is_dying(pid, _DYING_S):
+        return lost(rank, peer, pid)
+    return RendezvousError(
+        f"rank {peer} (process {pid}) went away while the ranks were meeting: it gave up, or its call was interrupted",
+        rank=peer,
+        pid=pid,
+    )
+
+
+def _handle(rank: int, peer: int, pid: int) -> int:
     try:
         return watch(pid)
     except ProcessLookupError:
-        raise RendezvousError(
-            f"rank {rank} (process {pid}) ended while the ranks were meeting", rank=rank, pid=pid
-        ) from None
+        raise lost(rank, peer, pid) from None

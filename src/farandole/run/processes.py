@@ -54,11 +54,35 @@ def release(descriptor: int) -> None:
             os.close(descriptor)
 
 
-def has_ended(descriptor: int) -> bool:
-    """Whether the process of a pidfd has ended."""
+def pid_of(descriptor: int) -> int:
+    """The pid of what ``watch`` returned; 0 where that is unknown."""
+    with _lock:
+        handle = _handles.get(descriptor)
+    return 0 if handle is None else handle.pid
+
+
+def has_ended(descriptor: int, within_s: float = 0.0) -> bool:
+    """Whether the process of a pidfd has ended, or does so within that time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(1000 * within_s))
+
+
+def is_dying(pid: int, within_s: float) -> bool:
+    """Whether a process that has just closed a socket has ended, or does so within that time.
+
+    The kernel closes the descriptors of a process before anyone can see that it has ended.
+    """
+    try:
+        descriptor = _open(pid)
+    except ProcessLookupError:
+        return True
+    if descriptor == NO_HANDLE:
+        return False
+    try:
+        return has_ended(descriptor, within_s)
+    finally:
+        os.close(descriptor)
 
 
 def _open(pid: int) -> int:

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import farandole
-from farandole.errors import CommunicationError, RendezvousError, UsageError
+from farandole.errors import CommunicationError, PeerLostError, RendezvousError, UsageError
 from farandole.run import segment, wire
 from farandole.run.hosting import hold
-from farandole.run.meeting import NO_DESCRIPTOR, Meeting
+from farandole.run.meeting import NO_DESCRIPTOR, Meeting, went_away
 from farandole.run.processes import NO_HANDLE
 
 __all__ = ["Meeting", "meet"]
@@ -55,9 +55,10 @@ def meet(
     """Wait until all ``size`` ranks of this host are here, at most ``timeout_s`` seconds, and share a new segment.
 
     All ranks give the same ``size``, ``key`` and ``segment_bytes``; no two give the same ``rank``. All get rank 0's
-    ``word``, at most 12 KiB. A world of one needs no socket, no segment and no time. Raises RendezvousError, with the
-    facts ``missing`` and ``present`` where ranks are missing and ``rank`` and ``pid`` where one died, and ResourceError
-    where there is too little memory.
+    ``word``, at most 12 KiB. A world of one needs no socket, no segment and no time.
+
+    Raises RendezvousError, with the facts ``missing`` and ``present``, where ranks are missing, PeerLostError where one
+    has died, and ResourceError where there is too little memory.
 
     ``watched`` are pidfds of the ranks' processes, by rank, where they are known: the end of one ends the meeting.
     """
@@ -159,7 +160,7 @@ class _Guest:
             meeting.close()
             if self.host_rank < 0:
                 return None
-            raise self._error("went away while the ranks were meeting: it was killed, or it gave up") from None
+            raise went_away(self.me.rank, self.host_rank, self.host_pid) from None
         except BaseException:
             meeting.close()
             raise
@@ -195,7 +196,10 @@ class _Guest:
             meeting.close_segment()
             meeting.segment_fd = descriptor
         if isinstance(message, wire.Failed):
-            raise message.error()
+            error = message.error()
+            if isinstance(error, PeerLostError):
+                error.facts["rank"] = self.me.rank
+            raise error
         if not isinstance(message, expected):
             raise self._error(f"sent {type(message).__name__} where {expected.__name__} was due")
         return message

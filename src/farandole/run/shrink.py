@@ -8,33 +8,15 @@ deadline. The ranks are numbered anew, in their old order.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from farandole.errors import RendezvousError
+from farandole.errors import PeerLostError, RendezvousError
 from farandole.run import roll
 from farandole.run.rendezvous import GRACE_S
 
 if TYPE_CHECKING:
     from farandole.run.communicator import Communicator
-
-
-class MakePart(Protocol):
-    """Makes a communicator of some of the ranks.
-
-    ``name`` is unlike that of any other part. ``watched`` are pidfds, by rank, of processes whose end ends the meeting.
-    """
-
-    def __call__(
-        self,
-        rank: int,
-        size: int,
-        name: str,
-        *,
-        meeting_timeout_s: float | None = None,
-        watched: tuple[int, ...] = (),
-    ) -> Communicator:
-        """The communicator of which this process is rank ``rank``."""
-        ...
+    from farandole.run.parts import MakePart
 
 
 def shrunk(
@@ -57,7 +39,7 @@ def shrunk(
                 meeting_timeout_s=max(left_s, GRACE_S),
                 watched=watched,
             )
-        except RendezvousError:
+        except (PeerLostError, RendezvousError):
             if time.monotonic() >= deadline:
                 raise
             continue  # one more was lost on the way

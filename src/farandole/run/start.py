@@ -47,8 +47,8 @@ def init(
     length of a message either: contributions are added in the order of the ranks, always, and an algorithm that does
     otherwise is an error. Rank 0 decides; None stands for its environment's FARANDOLE_DETERMINISTIC (0 or 1).
 
-    Raises RendezvousError where ranks do not find each other, ResourceError where memory is short, and FormatError
-    where rank 0's profile is malformed.
+    Raises RendezvousError where ranks do not find each other, PeerLostError where one dies meanwhile, ResourceError
+    where memory is short, and FormatError where rank 0's profile is malformed.
     """
     if slot_bytes < PAGE or slot_bytes % PAGE:
         raise UsageError(f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {slot_bytes}", got=slot_bytes)
@@ -101,9 +101,6 @@ def connect(
             watched=watched,
         )
 
-    def meet_over(size_bytes: int, name: str) -> Meeting:
-        return meet(rank, size, meeting_key(key, name), meeting_timeout_s, size * size_bytes)
-
     place = Place(rank, size)
     if size == 1:
         return Communicator(Executor(place, None, timeout_s, Choices(1, {}), SharedArrays(None)), make_part, key)
@@ -111,6 +108,11 @@ def connect(
     ordered = is_deterministic(variables) if deterministic is None else deterministic
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
+
+    def meet_over(size_bytes: int, name: str) -> Meeting:
+        handles = tuple(meeting.pidfds)  # so that nobody waits for a rank that dies before it comes
+        return meet(rank, size, meeting_key(key, name), meeting_timeout_s, size * size_bytes, watched=handles)
+
     try:
         choices = agreed(meeting.word, size, meeting.cores)
         _check_agreed(rank, deterministic, choices)

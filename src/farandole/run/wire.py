@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from farandole.errors import CommunicationError, RendezvousError, ResourceError
+from farandole.errors import CommunicationError, PeerLostError, RendezvousError, ResourceError
 
 PROTOCOL = 2
 MOST_RANKS = 4096
@@ -88,7 +88,7 @@ class Go(msgspec.Struct, tag="go", frozen=True):
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """The meeting is over, for everyone: why."""
 
-    kind: Literal["rendezvous", "resource"]
+    kind: Literal["rendezvous", "resource", "lost"]
     message: Annotated[str, Meta(max_length=16 << 10)]
     facts: dict[str, Fact]
 
@@ -98,12 +98,15 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
         facts: dict[str, Fact] = {
             name: value for name, value in error.facts.items() if isinstance(value, int | float | str | list)
         }
-        kind: Literal["rendezvous", "resource"] = "resource" if isinstance(error, ResourceError) else "rendezvous"
+        kind: Literal["rendezvous", "resource", "lost"] = "rendezvous"
+        if isinstance(error, ResourceError | PeerLostError):
+            kind = "resource" if isinstance(error, ResourceError) else "lost"
         return cls(kind, str(error)[: 8 << 10], facts)
 
     def error(self) -> CommunicationError:
         """The error that it brings."""
-        kind = ResourceError if self.kind == "resource" else RendezvousError
+        kinds = {"rendezvous": RendezvousError, "resource": ResourceError, "lost": PeerLostError}
+        kind: type[CommunicationError] = kinds[self.kind]
         facts = {name: value for name, value in self.facts.items() if name not in {"self", "message"}}
         return kind(self.message, **facts)
 

@@ -1,0 +1,55 @@
+"""Communicators of some of the ranks of another one.
+
+The ranks know each other already. So they need not wait for one that dies before it comes to their meeting: each
+watches the processes of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from farandole.errors import PeerLostError
+
+if TYPE_CHECKING:
+    from farandole.run.communicator import Communicator
+    from farandole.run.engine import Engine
+
+
+class MakePart(Protocol):
+    """Makes a communicator of some of the ranks.
+
+    ``name`` is unlike that of any other part. ``watched`` are pidfds, by rank, of processes whose end ends the meeting.
+    """
+
+    def __call__(
+        self,
+        rank: int,
+        size: int,
+        name: str,
+        *,
+        meeting_timeout_s: float | None = None,
+        watched: tuple[int, ...] = (),
+    ) -> Communicator:
+        """The communicator of which this process is rank ``rank``."""
+        ...
+
+
+def part_of(engine: Engine | None, members: Sequence[int], rank: int, name: str, make_part: MakePart) -> Communicator:
+    """The communicator of ``members``, in that order, for rank ``rank``, which is one of them.
+
+    ``engine`` is that of the whole, and ranks are numbered as there. Raises PeerLostError where a member dies before
+    all have met, and what a meeting raises besides.
+    """
+    handles = () if engine is None else tuple(engine.handles[member] for member in members)
+    try:
+        return make_part(members.index(rank), len(members), name, watched=handles)
+    except PeerLostError as error:
+        peer, pid = members[error.facts["peer"]], error.facts["pid"]
+        raise PeerLostError(
+            f"rank {rank}, split: rank {peer} (pid {pid}) has died while ranks {', '.join(map(str, sorted(members)))} "
+            "were meeting",
+            rank=rank,
+            peer=peer,
+            pid=pid,
+        ) from None

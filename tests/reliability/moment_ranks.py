@@ -1,0 +1,101 @@
+"""Ranks to which something happens at an awkward moment; see test_moments.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import farandole
+from farandole.errors import CommunicationError, MismatchError
+
+SLOT_BYTES = 64 << 10
+VICTIM = 1
+Told = dict[str, Any]
+
+
+def _init(**more: Any) -> farandole.Communicator:
+    return farandole.init(**{"timeout_s": 30.0, "slot_bytes": SLOT_BYTES, **more})
+
+
+def _told(call: Callable[[], object]) -> Told:
+    """What a rank gets: the error, and the facts that say whom it is about."""
+    try:
+        call()
+    except CommunicationError as error:
+        facts = {name: error.facts.get(name) for name in ("rank", "peer", "pid")}
+        return {"error": type(error).__name__, "message": str(error), **facts}
+    return {"error": ""}
+
+
+def _die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_in_a_split(color: int) -> list[Any]:
+    """The victim dies when all have said which part they want, before these have met: what the others get, and when."""
+    with _init() as c:
+        pids = c.all_gather(np.array([os.getpid()])).tolist()
+        if c.rank == VICTIM:
+            c._make_part = _die  # type: ignore[method-assign] # noqa: SLF001
+        part = color if c.rank in {VICTIM, c.size - 1} else 0
+        told = _told(lambda: c.split(part, -c.rank))
+        return [told, pids[VICTIM], _told(c.barrier)["error"]]
+
+
+def killed_in_empty() -> list[Any]:
+    """The victim dies when it is to map an array that all share."""
+    with _init() as c:
+        pids = c.all_gather(np.array([os.getpid()])).tolist()
+        if c.rank == VICTIM:
+            c._executor.shared._meet = _die  # noqa: SLF001
+        return [_told(lambda: c.empty(1000)), pids[VICTIM], _told(c.barrier)["error"]]
+
+
+def another_call_than_empty() -> Told:
+    """One rank makes an array that all share, the others reduce one of their own."""
+    with _init() as c:
+        return _told(lambda: c.empty(1000) if c.rank == VICTIM else c.all_reduce(np.ones(1000)))
+
+
+def a_mismatch_of_two_while_a_third_is_far_behind() -> str:
+    """Two ranks take themselves for the root and go on; the third has not made a call yet when they find it out."""
+    with _init() as c:
+        assert c.engine is not None
+        if c.rank < 2:
+            c.broadcast(np.ones(5), c.rank)
+        else:
+            while c.engine.flight().failure == "none":
+                os.sched_yield()
+        try:
+            c.all_reduce(np.ones(3))
+        except MismatchError as error:
+            return str(error)
+    return ""
+
+
+def one_is_stopped_and_another_killed() -> Told:
+    """Rank 0 stops; when it has, rank 1 dies: a death is not hidden by a rank that is only late."""
+    with _init() as c:
+        pids = c.all_gather(np.array([os.getpid()])).tolist()
+        if c.rank == 0:
+            c.send(np.zeros(1), 1)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif c.rank == VICTIM:
+            c.receive(np.zeros(1), 0)
+            while _state(pids[0]) != "T":
+                time.sleep(0.001)
+            _die()
+        told = _told(lambda: c.all_reduce(np.ones(100_000)))
+        if c.rank == c.size - 1:
+            os.kill(pids[0], signal.SIGCONT)
+        return {**told, "is_right": told.get("pid") == pids[VICTIM]}
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+        return file.read().rsplit(")", 1)[1].split()[0]

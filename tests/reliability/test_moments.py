@@ -1,0 +1,53 @@
+"""What befalls a rank at an awkward moment is heard of by the others, at once and in full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farandole.run.spawn import spawn, spawn_all
+
+RANKS_PY = str(Path(__file__).with_name("moment_ranks.py"))
+VICTIM = 1
+
+
+def _survivors(ranks: int, name: str, **arguments: Any) -> dict[int, Any]:
+    outcomes = spawn_all(ranks, f"{RANKS_PY}:{name}", arguments, timeout_s=25)
+    assert outcomes[VICTIM].status == -9
+    assert all(outcome.error is None for outcome in outcomes if outcome.rank != VICTIM), outcomes
+    return {outcome.rank: outcome.result for outcome in outcomes if outcome.rank != VICTIM}
+
+
+@pytest.mark.parametrize("color", [0, 1])
+def test_a_rank_that_dies_in_a_split_is_lost_to_those_that_wait_for_it_there(color: int) -> None:
+    for rank, (told, pid, later) in _survivors(4, "killed_in_a_split", color=color).items():
+        if color == 0 or rank == 3:
+            assert (told["error"], told["rank"], told["peer"], told["pid"]) == ("PeerLostError", rank, VICTIM, pid)
+            assert f"rank {rank}, split: rank 1 (pid {pid}) has died" in told["message"]
+        else:
+            assert told["error"] == ""
+        assert later in {"PeerLostError", "ClosedError"}
+
+
+def test_a_rank_that_dies_when_a_shared_array_is_made_is_lost() -> None:
+    for rank, (told, pid, later) in _survivors(3, "killed_in_empty").items():
+        assert (told["error"], told["rank"], told["peer"], told["pid"]) == ("PeerLostError", rank, VICTIM, pid)
+        assert later in {"PeerLostError", "ClosedError"}
+
+
+def test_a_rank_that_makes_another_call_than_a_shared_array_is_noticed_at_once() -> None:
+    assert [told["error"] for told in spawn(3, f"{RANKS_PY}:another_call_than_empty")] == ["MismatchError"] * 3
+
+
+def test_a_mismatch_shows_both_sides_although_a_rank_has_not_come_so_far() -> None:
+    for message in spawn(3, f"{RANKS_PY}:a_mismatch_of_two_while_a_third_is_far_behind"):
+        assert "rank 0 is at #1 broadcast(float64[5], direct, root=0)" in message
+        assert "rank 1 is at #1 broadcast(float64[5], direct, root=1)" in message
+        assert "rank 2 is at no call yet" in message
+
+
+def test_a_death_is_heard_of_although_another_rank_is_stopped() -> None:
+    for told in _survivors(4, "one_is_stopped_and_another_killed").values():
+        assert (told["error"], told["peer"], told["is_right"]) == ("PeerLostError", VICTIM, True)
