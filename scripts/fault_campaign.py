@@ -11,6 +11,7 @@ A run is right if every rank that survives
 - ends by itself, with status 0, within the time limit,
 - gets right results until it gets an error, and the error is of the right class and names the victim,
 - hears of a death within a second,
+- if it shrinks the communicator and goes on, does so with all others that are left, and gets right results there,
 - holds as many descriptors and threads after it has closed as before it began;
 
 and if no process, and no file in /dev/shm or the folder for temporary files, is left of the job.
@@ -36,13 +37,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fault_plans import KINDS, Call, Run, plan
+from fault_plans import KINDS, OTHERS, Call, Run, plan
 from fault_ranks import play
 
 from farandole.run.auto import choose
 from farandole.run.call import compiled
 
-DEATHS = ("kill", "kill in the meeting", "exit")
+DEATHS = ("kill", "kill in the meeting", "kill, then shrink", "two kills, then shrink", "exit", "exception")
 NOTICE_S = 1.0
 LIMIT_S = 60.0
 SHARED = Path("/dev/shm")  # noqa: S108 - to see that nothing is left there
@@ -51,11 +52,15 @@ PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(slots=True)
 class Judged:
-    """A run and what was wrong with it; ``notice_s`` is the longest time from a death to an error."""
+    """A run and what was wrong with it; ``notice_s`` is the longest time from a death to an error.
+
+    ``shrunk`` is how many ranks have gone on in a smaller communicator.
+    """
 
     run: Run
     problems: list[str] = field(default_factory=list)
     errors: int = 0
+    shrunk: int = 0
     notice_s: float = 0.0
 
 
@@ -112,8 +117,8 @@ def carry_out(run: Run, folder: Path) -> Judged:
             time.sleep(0.001)
         elif pid in pids:
             statuses[pids.index(pid)] = os.waitstatus_to_exitcode(status)
-            if pids.index(pid) == run.victim and died is None:
-                died = time.monotonic()
+            if pids.index(pid) == run.victim:
+                died.setdefault(run.victim, time.monotonic())
     hanging = [rank for rank in range(run.ranks) if rank not in statuses]
     _end(hanging, pids)
     judged.problems += [f"rank {rank} hangs:\n{(folder / f'log {rank}').read_text()}" for rank in hanging]
@@ -124,15 +129,15 @@ def carry_out(run: Run, folder: Path) -> Judged:
     left += [str(p) for p in (folder / "tmp").iterdir()]
     if left:
         judged.problems.append(f"left behind: {left}")
-    for rank in set(range(run.ranks)) - set(hanging):
-        if rank != run.victim or run.kind not in {*DEATHS, "exception"}:
-            _judge(judged, rank, statuses[rank], folder, pids[run.victim], died)
+    dying = {run.victim, *run.doomed} if run.kind in DEATHS else set()
+    for rank in set(range(run.ranks)) - set(hanging) - dying:
+        _judge(judged, rank, statuses[rank], folder, pids, died)
     return judged
 
 
 def _algorithms(call: Call) -> set[str]:
     """Those that a call may run."""
-    if call.collective == "exchange":
+    if call.collective in OTHERS:
         return set()
     return {call.algorithm} if call.algorithm != "auto" else {choose(call.collective, 2, size) for size in (0, 1 << 30)}
 
@@ -143,10 +148,10 @@ def _answers(folder: Path, rank: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def _interfere(run: Run, pids: list[int], folder: Path, deadline: float) -> float | None:
-    """Do to the victim what must come from outside, once all ranks are there; when it died."""
-    if run.kind not in {"kill", "kill in the meeting", "stop", "stop for too long", "interrupt"}:
-        return None
+def _interfere(run: Run, pids: list[int], folder: Path, deadline: float) -> dict[int, float]:
+    """Do to the victim what must come from outside, once all ranks are there; who died when."""
+    if run.kind not in {"kill", "kill in the meeting", "stop", "stop for too long", "interrupt"} and not run.doomed:
+        return {}
     while (
         run.kind != "kill in the meeting"
         and not all(_answers(folder, rank) for rank in range(run.ranks))
@@ -154,16 +159,19 @@ def _interfere(run: Run, pids: list[int], folder: Path, deadline: float) -> floa
     ):
         time.sleep(0.0005)
     time.sleep(run.after_s)
-    if run.kind in {"kill", "kill in the meeting"}:
-        os.kill(pids[run.victim], signal.SIGKILL)
-        return time.monotonic()
-    if run.kind == "interrupt":
+    died: dict[int, float] = {}
+    if run.kind.startswith("stop"):
+        os.kill(pids[run.victim], signal.SIGSTOP)
+        time.sleep(0.2 if run.kind == "stop" else 4 * run.timeout_s)
+        os.kill(pids[run.victim], signal.SIGCONT)
+    elif run.kind == "interrupt":
         os.kill(pids[run.victim], signal.SIGINT)
-        return None
-    os.kill(pids[run.victim], signal.SIGSTOP)
-    time.sleep(0.2 if run.kind == "stop" else 4 * run.timeout_s)
-    os.kill(pids[run.victim], signal.SIGCONT)
-    return None
+    else:
+        for rank in run.doomed or (run.victim,):
+            time.sleep(run.second_after_s if rank == run.second else 0)
+            os.kill(pids[rank], signal.SIGKILL)
+            died[rank] = time.monotonic()
+    return died
 
 
 def _end(hanging: list[int], pids: list[int]) -> None:
@@ -175,53 +183,72 @@ def _end(hanging: list[int], pids: list[int]) -> None:
         os.waitpid(pids[rank], 0)
 
 
-def _judge(judged: Judged, rank: int, status: int, folder: Path, victim_pid: int, died: float | None) -> None:
+def _judge(judged: Judged, rank: int, status: int, folder: Path, pids: list[int], died: dict[int, float]) -> None:
     run, wrong = judged.run, judged.problems
     answers = {answer["what"]: answer for answer in _answers(folder, rank)}
     if status != 0 or "held" not in answers:
         wrong.append(f"rank {rank} ended with {status}:\n{(folder / f'log {rank}').read_text()}")
         return
-    if "lie" in answers:
-        wrong.append(f"rank {rank} got a wrong result: {answers['lie']}")
+    wrong += [f"rank {rank} got a wrong result: {a}" for a in _answers(folder, rank) if a["what"] == "lie"]
     held = answers["held"]
     if held["before"] != held["after"]:
         wrong.append(f"rank {rank} held {held['before']} before and {held['after']} after")
-    error = answers.get("error")
-    if error is None:
-        must = run.kind in {"late", "exit", "exception", "close", "one call more"} or run.kind.startswith("another ")
-        if must and not (run.kind == "exit" and "through" not in answers):
-            wrong.append(f"rank {rank} got no error ({', '.join(answers)})")
+    errors = [answer for answer in _answers(folder, rank) if answer["what"] == "error"]
+    _judge_the_end(judged, rank, answers, has_error=bool(errors))
+    for error in errors:
+        judged.errors += 1
+        own = rank == run.victim and error["error"] == "ClosedError" and run.kind == "close"
+        right = error["error"] in KINDS[run.kind] and _names_the_victim(run, error, pids)
+        if not (right or own or _is_an_echo(run, error, folder)):
+            wrong.append(f"rank {rank} got {error['error']} about {error['peer']}: {error['message']}")
+        gone = [died[each] for each in {run.victim, *run.doomed} & {*error["names"]} if each in died]
+        if run.kind in DEATHS and gone and not error["missing"]:  # of one that never came nobody can hear
+            notice_s = error["at"] - min(gone)
+            judged.notice_s = max(judged.notice_s, notice_s)
+            if notice_s > NOTICE_S:
+                wrong.append(f"rank {rank} heard of the death after {notice_s:.2f} s")
+
+
+def _judge_the_end(judged: Judged, rank: int, answers: dict[str, Any], *, has_error: bool) -> None:
+    """A rank has heard of what has befallen another one, or did not need to, and says how it came to its end."""
+    run, wrong = judged.run, judged.problems
+    if run.doomed:
+        left = [each for each in range(run.ranks) if each not in run.doomed]
+        went_on = answers.get("through", {}).get("ranks")
+        judged.shrunk += went_on == left
+        if went_on != left or not has_error:
+            wrong.append(f"rank {rank} went on with {went_on} ({', '.join(answers)})")
         return
-    judged.errors += 1
-    own = rank == run.victim and error["error"] == "ClosedError" and run.kind == "close"
-    right = error["error"] in KINDS[run.kind] and _names_the_victim(run, error, victim_pid)
-    if not (right or own or _is_an_echo(run, error, folder)):
-        wrong.append(f"rank {rank} got {error['error']} about {error['peer']}: {error['message']}")
-    if run.kind in DEATHS and died is not None and not error["missing"]:  # of one that never came nobody can hear
-        judged.notice_s = max(judged.notice_s, error["at"] - died)
-        if error["at"] - died > NOTICE_S:
-            wrong.append(f"rank {rank} heard of the death after {error['at'] - died:.2f} s")
+    must = run.kind in {"late", "exit", "exception", "close", "one call more"} or run.kind.startswith("another ")
+    was_interrupted = rank == run.victim and "interrupted" in answers
+    if has_error == ("through" in answers) and not was_interrupted:
+        wrong.append(f"rank {rank} came to no end, or to two ({', '.join(answers)})")
+    elif must and not has_error:
+        wrong.append(f"rank {rank} got no error ({', '.join(answers)})")
 
 
-def _names_the_victim(run: Run, error: dict[str, Any], victim_pid: int) -> bool:
+def _names_the_victim(run: Run, error: dict[str, Any], pids: list[int]) -> bool:
     if error["error"] == "MismatchError":
-        # Whose call is the odd one nobody can say; but the message must show that there is one.
-        return len({tuple(state) for state in error["states"]}) > 1
-    if error["error"] == "RendezvousError":  # either it died in the meeting, or it never came
+        # Whose call is the odd one nobody says; but the message must show that the victim's is another than all others.
+        calls = [(call, text) for call, _, text in error["states"]]
+        return calls[run.victim] not in calls[: run.victim] + calls[run.victim + 1 :]
+    if error["error"] == "RendezvousError":  # either it was interrupted in the meeting, or it never came
         # Whoever comes so late that the others have given up misses them all.
-        return run.victim in {error["rank"], *(error["missing"] or ())}
-    if error["error"] == "PeerLostError" and error["pid"] != victim_pid:
-        return False
-    return run.victim in {error["peer"], error["first"]}
+        return error["pid"] == pids[run.victim] or run.victim in (error["missing"] or ())
+    if error["error"] == "PeerLostError":
+        return error["peer"] in {run.victim, *run.doomed} and error["pid"] == pids[error["peer"]]
+    if run.doomed:  # one that is left has shrunk before this one
+        return error["peer"] not in run.doomed and "has shrunk the communicator" in error["message"]
+    return bool(error["peer"] == run.victim)
 
 
 def _is_an_echo(run: Run, error: dict[str, Any], folder: Path) -> bool:
     """Whether an error of a message came of an error elsewhere, and is true.
 
-    The failure of a message is its sender's and receiver's affair alone. One that gets an error may close, and one
-    that waits for the victim keeps others waiting: that is what they hear of.
+    The failure of a message is its sender's and receiver's affair alone, that of a call in a part of the ranks theirs.
+    One that gets an error may close, and one that waits for the victim keeps others waiting: that is what they hear of.
     """
-    if not any(call.collective == "exchange" for call in run.calls):
+    if not any(call.collective in {"exchange", "split"} for call in run.calls):
         return False
     if error["error"] == "ClosedError":
         return any(answer["what"] == "error" for answer in _answers(folder, error["peer"]))
@@ -247,32 +274,38 @@ def row_of(judged: Judged) -> dict[str, Any]:
     """What is kept of a run."""
     run = judged.run
     facts = {"seed": run.seed, "kind": run.kind, "ranks": run.ranks, "problems": judged.problems}
-    return {**facts, "errors": judged.errors, "notice_s": round(judged.notice_s, 4)}
+    return {**facts, "errors": judged.errors, "shrunk": judged.shrunk, "notice_s": round(judged.notice_s, 4)}
 
 
 def figures(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The figures of a campaign, by kind of fault."""
     by_kind: dict[str, dict[str, Any]] = collections.defaultdict(
-        lambda: {"runs": 0, "wrong": 0, "errors": 0, "notice_s": 0.0}
+        lambda: {"runs": 0, "wrong": 0, "errors": 0, "shrunk": 0, "notice_s": 0.0}
     )
     for row in rows:
         sums = by_kind[row["kind"]]
         sums["runs"] += 1
         sums["wrong"] += bool(row["problems"])
         sums["errors"] += row["errors"]
+        sums["shrunk"] += row["shrunk"]
         sums["notice_s"] = max(sums["notice_s"], row["notice_s"])
     return {kind: by_kind[kind] for kind in KINDS if kind in by_kind}
 
 
 def table(by_kind: dict[str, Any]) -> str:
     """The figures as a table in Markdown."""
-    lines = ["| befell | runs | wrong | errors judged | heard of the death within |", "| --- | --- | --- | --- | --- |"]
-    total = dict.fromkeys(("runs", "wrong", "errors"), 0)
+    lines = [
+        "| befell | runs | wrong | errors judged | ranks that went on | heard of the death within |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    total = dict.fromkeys(("runs", "wrong", "errors", "shrunk"), 0)
     for kind, row in by_kind.items():
         notice = f"{row['notice_s'] * 1000:.0f} ms" if kind in DEATHS else ""
-        lines.append(f"| {kind} | {row['runs']} | {row['wrong']} | {row['errors']} | {notice} |")
+        lines.append(
+            f"| {kind} | {row['runs']} | {row['wrong']} | {row['errors']} | {row['shrunk'] or ''} | {notice} |"
+        )
         total = {name: total[name] + row[name] for name in total}
-    return "\n".join([*lines, f"| in all | {total['runs']} | {total['wrong']} | {total['errors']} | |"])
+    return "\n".join([*lines, f"| in all | {' | '.join(map(str, total.values()))} | |"])
 
 
 def main() -> int:

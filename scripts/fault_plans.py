@@ -17,10 +17,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "kill": ("PeerLostError",),
     "kill in the meeting": ("RendezvousError", "PeerLostError"),  # the ranks may have met by then
     "exit": ("PeerLostError",),
-    "exception": ("ClosedError", "PeerLostError"),  # closes on its way out, then ends
+    # The others shrink, and go on. Whoever shrinks first may be what one hears of that is in a call.
+    "kill, then shrink": ("PeerLostError", "ClosedError"),
+    "two kills, then shrink": ("PeerLostError", "ClosedError"),
+    "exception": ("PeerLostError",),
     # With calls in flight, which may be cut short, or meet other calls.
     "close": ("ClosedError", "MismatchError"),
-    "interrupt": ("CommunicationError", "ClosedError"),
+    # In a call, between two of them, or while ranks meet.
+    "interrupt": ("CommunicationError", "ClosedError", "RendezvousError"),
     "stop for too long": ("TimeLimitError",),
     "late": ("TimeLimitError",),
     "another collective": ("MismatchError",),
@@ -34,6 +38,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 COLLECTIVES = (*REDUCING, "broadcast", "gather", "scatter", "all_gather", "all_to_all", "barrier")
+# Beside the collectives: messages around the ring, and what is made of a communicator, with a call on it.
+OTHERS = ("exchange", "split", "shared")
 
 
 @dataclass(slots=True)
@@ -66,13 +72,23 @@ class Run:
     timeout_s: float
     slot_bytes: int
     calls: list[Call]
+    second: int = -1  # another one that is killed, so long after the first one
+    second_after_s: float = 0.0
+
+    @property
+    def doomed(self) -> tuple[int, ...]:
+        """The ranks that will be killed while the others shrink and go on."""
+        if not self.kind.endswith("then shrink"):
+            return ()
+        return (self.victim,) if self.second < 0 else (self.victim, self.second)
 
 
 def plan(seed: int, kinds: list[str]) -> Run:
     """The run of a seed."""
     dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
     kind = dice.choice(kinds)
-    ranks = dice.choice((2, 3, 4, 5, 8))
+    two = kind == "two kills, then shrink"
+    ranks = dice.choice((3, 4, 5, 8) if two else (2, 3, 4, 5, 8))
     count = dice.randint(4, 12)
     short = kind in {"late", "stop for too long"}
     run = Run(
@@ -88,18 +104,21 @@ def plan(seed: int, kinds: list[str]) -> Run:
     )
     if kind.startswith("another "):
         run.calls[run.at] = _call_that_can_differ(dice, kind.removeprefix("another "), ranks)
+    if two:
+        run.second = dice.choice([rank for rank in range(ranks) if rank != run.victim])
+        run.second_after_s = dice.choice((0.0, 0.002, 0.02, 0.1)) * dice.random() * 2
     run.calls += [Call("barrier", "auto", "int64", "", 0, 0, False)] * 2  # where a root hears of what it did not need
     return run
 
 
 def _random_call(dice: random.Random, ranks: int, collective: str = "") -> Call:
-    collective = collective or dice.choice((*COLLECTIVES, "all_reduce", "exchange"))
+    collective = collective or dice.choice((*COLLECTIVES, "all_reduce", *OTHERS))
     names = [name for what, name in REGISTRY if what == collective and _can(collective, name, ranks)]
     return Call(
         collective,
         dice.choice(["auto", *names]),
         dice.choice(("int64", "float32", "float64", "int8")),
-        dice.choice(("sum", "max", "min")) if collective in REDUCING else "",
+        dice.choice(("sum", "max", "min")) if collective in {*REDUCING, "split", "shared"} else "",
         dice.randrange(ranks) if collective in ROOTED else 0,
         0 if collective == "barrier" else dice.choice((0, 1, 5, 1000, 30_000, 200_000)),
         is_background=dice.random() < 0.4,
@@ -119,8 +138,16 @@ def _call_that_can_differ(dice: random.Random, part: str, ranks: int) -> Call:
     collective = {"op": "all_reduce", "algorithm": "all_reduce", "root": dice.choice(ROOTED)}.get(part, "")
     while True:
         call = _random_call(dice, ranks, collective)
-        if call.collective not in {"barrier", "exchange"} and call.length > 0:
+        if call.collective not in {"barrier", *OTHERS} and call.length > 0:
             return call.changed(algorithm="ring") if part == "algorithm" else call
+
+
+def fitting(call: Call, ranks: int) -> Call:
+    """A call as fewer ranks can make it."""
+    if ranks == 1 and call.collective == "exchange":
+        return call.changed(collective="barrier", length=0)
+    is_known = call.algorithm == "auto" or _can(call.collective, call.algorithm, ranks)
+    return call.changed(root=call.root % ranks, algorithm=call.algorithm if is_known else "auto")
 
 
 def changed(call: Call, part: str, ranks: int) -> Call:
