@@ -156,6 +156,8 @@ class Executor:
         memory = None
         if request.collective in SHARING and sum(request.counts) * request.itemsize >= SHARED_FROM_BYTES:
             memory = self.shared.find(ready.memory, ready.work)
+            if memory is not None and memory.in_place and request.collective != "all_reduce":
+                memory = None  # only rank 0's part of its output begins where the output does
         key = (request.collective, algorithm, request.counts, dtype, request.op, request.root, memory)
         planned = self._plans.get(key)
         if planned is None:

@@ -53,12 +53,24 @@ class SharedArrays:
         """Where in a shared array the source lies; None where it does not, or the target overlaps it otherwise."""
         if not self.known or source is None or not source.flags.c_contiguous:
             return None
-        begin = address(source)
+        place = None if target is None or not np.may_share_memory(source, target) else address(target)
+        return self.at(address(source), source.nbytes, place)
+
+    def at(
+        self, begin: int, size_bytes: int, target: int | None, in_place: int | None = 0, *, is_part: bool = False
+    ) -> SharedMemory | None:
+        """As ``find``, for a source at an address; ``target`` is where one that overlaps it begins, else None.
+
+        The call is in place if that is ``in_place`` bytes from the source's begin. ``is_part`` says that such a source
+        is a part of its target, which all ranks have at the same offset: each rank's source is one part further on.
+        """
         for number, (start, stride) in self.known.items():
-            if start <= begin and begin + source.nbytes <= start + stride:
-                place = begin if target is None else address(target)
-                in_place = target is not None and place == begin
-                if not in_place and target is not None and np.may_share_memory(source, target):
+            if start <= begin and begin + size_bytes <= start + stride:
+                if target is None:
+                    return SharedMemory(number, begin - start, stride, in_place=False)
+                if in_place is None or target - begin != in_place:
                     return None
-                return SharedMemory(number, begin - start, stride, in_place)
+                if is_part:
+                    return SharedMemory(number, target - start, stride + size_bytes, in_place=True)
+                return SharedMemory(number, begin - start, stride, in_place=True)
         return None

@@ -18,10 +18,12 @@ from farandole.torch.public import (
     all_reduce,
     all_to_all_single,
     broadcast,
+    empty,
     last_algorithm,
     monitored_barrier,
     reduce,
     reduce_scatter_tensor,
+    zero_copy,
 )
 
 __all__ = [
@@ -31,11 +33,13 @@ __all__ = [
     "all_reduce",
     "all_to_all_single",
     "broadcast",
+    "empty",
     "last_algorithm",
     "monitored_barrier",
     "reduce",
     "reduce_scatter_tensor",
     "register",
+    "zero_copy",
 ]
 
 register()

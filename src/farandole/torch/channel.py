@@ -12,13 +12,17 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from farandole import _core
 from farandole.errors import ClosedError, CommunicationError
-from farandole.run.call import Call, compiled
+from farandole.run.arrays import Array
+from farandole.run.call import Call, SharedMemory, compiled
 from farandole.run.communicator import Communicator
 from farandole.run.engine import Engine, Planned
+from farandole.run.shared import SHARED_FROM_BYTES, SHARING
 from farandole.torch.choice import AUTO, Choice
 from farandole.torch.tensors import NAMES, Finish, overlap
 from farandole.torch.work import Describe, Work
@@ -26,7 +30,7 @@ from farandole.torch.work import Describe, Work
 LOG = logging.getLogger("farandole.torch")
 PLANS_KEPT = 256
 
-Key = tuple[str, tuple[int, ...], str, int, str, int, Choice]
+Key = tuple[str, tuple[int, ...], str, int, str, int, Choice, SharedMemory | None]
 
 
 class Channel:
@@ -37,7 +41,9 @@ class Channel:
         self._communicator: Communicator | None = communicator
         self.engine: Engine | None = communicator.engine
         self._choices = communicator.choices
+        self._shared = communicator.shared
         self.size = communicator.size
+        self._rank = communicator.rank
         self.name = name
         self.timeout_s = timeout_s
         self._chosen = chosen
@@ -90,7 +96,11 @@ class Channel:
             source = source.clone()
         sample = target if source is None else source
         dtype, itemsize = ("", 1) if sample is None else (NAMES[sample.dtype], sample.element_size())
-        found = self._planned((collective, counts, dtype, itemsize, op, root, self._chosen.get(collective, AUTO)))
+        memory = None
+        if self._shared.known and source is not None and target is not None:
+            memory = self.place(collective, counts, source.data_ptr(), target.data_ptr(), itemsize, in_place)
+        wish = self._chosen.get(collective, AUTO)
+        found = self._planned((collective, counts, dtype, itemsize, op, root, wish, memory))
         engine, planned = self.engine, found[0]
         if engine is None or planned is None:
             _alone(source, target)
@@ -148,6 +158,42 @@ class Channel:
         what = f"{'receive from' if receives else 'send to'} {whom}, tag {tag}"
         return native, _describe(engine, limit_s, what)
 
+    def empty_array(self, size_bytes: int) -> Array:
+        """So many bytes of memory that all ranks see; all ranks call this together."""
+        if self._communicator is None:
+            raise ClosedError(f"empty: the process group {self.name} is destroyed", state="closed")
+        return self._communicator.empty(size_bytes, np.uint8)
+
+    def empty(self, size_bytes: int) -> Tensor:
+        """As ``empty_array``, as a tensor of bytes."""
+        return torch.from_numpy(self.empty_array(size_bytes))
+
+    @property
+    def shares(self) -> bool:
+        """Whether there is memory that all ranks see, so that it matters where tensors lie."""
+        return bool(self._shared.known)
+
+    def place(
+        self, collective: str, counts: tuple[int, ...], source: int, target: int, itemsize: int, in_place: int | None
+    ) -> SharedMemory | None:
+        """Where in such memory the source of a call lies, if it is in it: the source and the target by address.
+
+        ``in_place`` is how many bytes into the source the target begins in a call in place.
+        """
+        whole = sum(counts) * itemsize
+        if collective not in SHARING or whole < SHARED_FROM_BYTES:
+            return None
+        gathers, shares_out = collective == "all_gather", collective == "reduce_scatter"
+        rank = self._rank
+        mine = counts[rank] * itemsize if gathers or shares_out else whole
+        if collective == "all_to_all":
+            mine = sum(counts[rank * self.size : (rank + 1) * self.size]) * itemsize
+        read, written = (mine if not shares_out else whole), (mine if not gathers else whole)
+        overlaps = source < target + written and target < source + read
+        if gathers and overlaps and len(set(counts)) > 1:
+            return None
+        return self._shared.at(source, read, target if overlaps else None, in_place, is_part=gathers)
+
     def close(self, drain_s: float) -> None:
         """Leave the group; calls in flight may end, if that takes no longer than ``drain_s``."""
         self.is_open = False
@@ -165,18 +211,18 @@ class Channel:
             found = self._plan(key)
         self.last_algorithm = found[1]
         if LOG.isEnabledFor(logging.DEBUG):
-            collective, counts, dtype, _, op, _, _ = key
+            collective, counts, dtype, _, op, *_ = key
             LOG.debug("group %s: %s %s %s, %s elements: %s", self.name, collective, dtype, op, sum(counts), found[1])
         return found
 
     def _plan(self, key: Key) -> tuple[Planned | None, str]:
-        collective, counts, dtype, itemsize, op, root, algorithm = key
+        collective, counts, dtype, itemsize, op, root, algorithm, memory = key
         if self.engine is None:
             name = "" if algorithm == AUTO else compiled(collective, algorithm, 1, root)[0].name
             return self._keep(key, (None, name))
         if algorithm == AUTO:
             algorithm = self._choices.algorithm(collective, counts, itemsize)
-        call = Call(collective, algorithm, counts, dtype, itemsize, op, root)
+        call = Call(collective, algorithm, counts, dtype, itemsize, op, root, memory)
         return self._keep(key, (self.engine.planned(call), call.algorithm_name))
 
     def _keep(self, key: Key, made: tuple[Planned | None, str]) -> tuple[Planned | None, str]:

@@ -15,6 +15,7 @@ from farandole.schedule import Schedule
 Choice = str | Schedule
 Wish = str | Schedule | Mapping[str, str | Schedule]
 AUTO = "auto"
+DEFAULT_BUFFER_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,19 @@ class Options:
     ``algorithm`` is what the group's collectives use: ``name:option=value,...`` for each collective that has an
     algorithm of that name, a schedule, or one of these per collective. ``slot_bytes``, the same on all ranks, is each
     rank's part of the shared memory.
+
+    If ``deterministic``, contributions are added in the order of the ranks, always, so that the bits of a sum do not
+    depend on its length either, and an algorithm that does otherwise is an error. The group's rank 0 decides; None
+    stands for its environment's FARANDOLE_DETERMINISTIC (0 or 1).
+
+    ``buffer_bytes`` is the most that the buffers which PyTorch asks the group for, once ``zero_copy`` has told it to,
+    take of a rank's memory.
     """
 
     algorithm: Wish = AUTO
     slot_bytes: int = DEFAULT_SLOT_BYTES
+    deterministic: bool | None = None
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
 
 
 def choices(wish: Wish) -> dict[str, Choice]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -14,11 +15,13 @@ from torch.distributed import distributed_c10d as c10d
 
 from farandole.run.start import connect
 from farandole.torch import devices, inner
+from farandole.torch.buckets import Buckets
 from farandole.torch.channel import Channel
-from farandole.torch.choice import Options, choices
+from farandole.torch.choice import DEFAULT_BUFFER_BYTES, Options, choices
 from farandole.torch.collectives import Collectives
 from farandole.torch.meeting import agree
 from farandole.torch.messages import Messages
+from farandole.torch.pool import Pool
 from farandole.torch.repeats import Repeats
 from farandole.torch.tracing import keep_out
 from farandole.torch.work import Received, Work
@@ -34,25 +37,32 @@ class Face:
     supports_time_estimate = False
     supports_shrinking = False
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = weakref.ref(group)
 
     def name(self) -> str:
         """The backend's name."""
-        return self._name
+        return "farandole"
 
-    def supports_tensor_alloc(self, _: torch.device) -> bool:
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
         """Whether it makes the memory of tensors."""
-        return False
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, length: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:  # noqa: ARG002
+        """A tensor that lies in shared memory, if it is long enough; all ranks call this together."""
+        return cast("ProcessGroup", self._group()).pool.take(length, dtype)
 
 
 class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[misc]  # more forms than its stubs say
     """A process group whose ranks share memory."""
 
-    def __init__(self, channel: Channel, settings: Any, configuration: str = "") -> None:
+    def __init__(
+        self, channel: Channel, settings: Any, configuration: str = "", buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    ) -> None:
         """Made by PyTorch, through :func:`create`.
 
-        ``configuration`` says which backends are for which devices, if PyTorch does not know it of this group.
+        ``configuration`` says which backends are for which devices, if PyTorch does not know it of this group;
+        ``buffer_bytes`` is the most that buffers in shared memory take.
         """
         rank, size = settings.group_rank, settings.group_size
         dist.ProcessGroup.__init__(self, rank, size)  # type: ignore[call-arg]  # the form for subclasses
@@ -67,7 +77,8 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others: dict[str, Any] = {}
         self._name = ""
         self._description = "undefined"
-        self._face = inner.add_to(self) or Face("farandole")
+        self._face = inner.add_to(self) or Face(self)
+        self._pool = Pool(channel, buffer_bytes)
 
     # PyTorch's Python asks for the properties, its C++ for the methods.
     @property
@@ -176,6 +187,11 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         return self._channel
 
     @property
+    def pool(self) -> Pool:
+        """The buffers that PyTorch asks the group for."""
+        return self._pool
+
+    @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu"), *(torch.device(kind) for kind in self._others)]
 
@@ -210,12 +226,13 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
 
     def _leave(self, drain_s: float, how: str) -> None:
         self._channel.close(drain_s)
+        self._pool.clear()
         for other in self._others.values():
             getattr(other, how)()
         self._others.clear()
 
 
-keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face, inner.Inner)
+keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face, inner.Inner, Buckets, Pool)
 
 
 def create(settings: Any, options: Any) -> ProcessGroup:
@@ -231,8 +248,17 @@ def _create(settings: Any, options: Options, configuration: str = "") -> Process
     if size > 1:
         members = settings.global_ranks_in_group or range(size)
         key = agree(settings.store, rank, size, settings.group_id, members, timeout, os.environ)
-    made = connect(rank, size, key, timeout_s=limit_s, meeting_timeout_s=limit_s, slot_bytes=options.slot_bytes)
-    return ProcessGroup(Channel(made, settings.group_id, limit_s, chosen), settings, configuration)
+    made = connect(
+        rank,
+        size,
+        key,
+        timeout_s=limit_s,
+        meeting_timeout_s=limit_s,
+        slot_bytes=options.slot_bytes,
+        deterministic=options.deterministic,
+    )
+    channel = Channel(made, settings.group_id, limit_s, chosen)
+    return ProcessGroup(channel, settings, configuration, options.buffer_bytes)
 
 
 def options_of(given: Any) -> Options:

@@ -59,9 +59,13 @@ class Inner(c10d_core.Backend):
         """As the group's ``recv_anysource``."""
         return self.group().recv_anysource(tensors, tag)  # type: ignore[union-attr]
 
-    def supports_tensor_alloc(self, _: Any) -> bool:
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
         """Whether it makes the memory of tensors."""
-        return False
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, length: int, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:  # noqa: ARG002
+        """A tensor that lies in shared memory, if it is long enough; all ranks call this together."""
+        return self.group().pool.take(length, dtype)  # type: ignore[union-attr]
 
 
 def _passed_on(name: str) -> Any:

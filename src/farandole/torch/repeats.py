@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd import profiler
 
 from farandole.run.engine import Engine, Planned
+from farandole.run.shared import SHARED_FROM_BYTES
 from farandole.torch.channel import LOG, Channel
 from farandole.torch.work import Work
 
@@ -64,7 +65,8 @@ class Repeats:
         """The channel has carried out ``what`` on plain memory; ``op`` is empty if it reduces nothing."""
         # A complex tensor might be conjugated, another time.
         if work.found is not None and op in {"", "sum", "avg"} and not source.is_complex():
-            self._channel.remember((what, op, source.dtype, source.numel(), target.numel()), work.found)
+            if not (self._channel.shares and self._may_be_shared(source, target)):
+                self._channel.remember((what, op, source.dtype, source.numel(), target.numel()), work.found)
 
     def in_place(self, what: str, tensors: Tensor | Sequence[Tensor], opts: Any) -> Work | None:
         """A reduction of one tensor of each rank, carried out or begun if it is one that is known; else None."""
@@ -75,6 +77,8 @@ class Repeats:
         op = _op(opts)
         known = self._channel.known.get((what, op, tensor.dtype, count, count))
         if known is None or opts.timeout != _UNSET:
+            return None
+        if self._channel.shares and self._may_be_shared(tensor, tensor):
             return None
         at = _address(tensor)
         return None if at is None else self._repeat(known, at, at, tensor, tensor, opts)
@@ -87,12 +91,18 @@ class Repeats:
         known = self._channel.known.get((what, op, source.dtype, source.numel(), target.numel()))
         if known is None or known[0] is None or getattr(opts, "timeout", None) != _UNSET:
             return None
+        if self._channel.shares and self._may_be_shared(source, target):
+            return None
         first, second = _address(source), _address(target)
         if first is None or second is None:
             return None
         if first < second + known[0].output_bytes and second < first + known[0].input_bytes:
             return None
         return self._repeat(known, first, second, source, target, opts)
+
+    def _may_be_shared(self, source: Tensor, target: Tensor) -> bool:
+        """Whether a call is so long that it matters where its tensors lie."""
+        return max(source.nbytes, target.nbytes) * self._channel.size >= SHARED_FROM_BYTES
 
     def _repeat(
         self, known: tuple[Planned | None, str], at: int, to: int, source: Tensor, target: Tensor, opts: Any
