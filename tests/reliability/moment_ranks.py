@@ -41,7 +41,7 @@ def killed_in_a_split(color: int) -> list[Any]:
     with _init() as c:
         pids = c.all_gather(np.array([os.getpid()])).tolist()
         if c.rank == VICTIM:
-            c._make_part = _die  # type: ignore[method-assign] # noqa: SLF001
+            c._make_part = _die  # type: ignore[method-assign]
         part = color if c.rank in {VICTIM, c.size - 1} else 0
         told = _told(lambda: c.split(part, -c.rank))
         return [told, pids[VICTIM], _told(c.barrier)["error"]]
@@ -52,7 +52,7 @@ def killed_in_empty() -> list[Any]:
     with _init() as c:
         pids = c.all_gather(np.array([os.getpid()])).tolist()
         if c.rank == VICTIM:
-            c._executor.shared._meet = _die  # noqa: SLF001
+            c._executor.shared._meet = _die
         return [_told(lambda: c.empty(1000)), pids[VICTIM], _told(c.barrier)["error"]]
 
 
