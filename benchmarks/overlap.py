@@ -2,11 +2,14 @@
 
     torchrun --standalone --nproc-per-node 2 benchmarks/overlap.py [--layers 6] [--width 1280] [--batch 64]
 
-A model of about 10 million parameters takes its steps in three ways, which take turns in the same processes:
+A model of about 10 million parameters takes its steps in several ways, which take turns in the same processes:
 
 - alone: no communication; every rank does what it does in the other ways, but for that.
 - after: all gradients lie in one buffer, which is averaged by one all_reduce when backward has ended.
-- overlapped: DistributedDataParallel averages a bucket as soon as its gradients are there, while backward goes on.
+- overlapped: DistributedDataParallel averages a bucket as soon as its gradients are there, while backward goes on. It
+  divides them, and has the quotients summed.
+- one pass: the same with a communication hook that has the gradients averaged, so that nothing is divided first.
+- zero copy: as one pass, with the buckets in memory that the ranks share.
 
 A turn's time is the mean over the ranks; what is shown is the median over the turns. The time of the communication is
 what a step takes longer than one alone, and so is the processor time that it takes, in all of the rank's threads. In
@@ -26,7 +29,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-import farandole.torch  # noqa: F401  # makes the backend known
+import farandole.torch  # which makes the backend known
 
 BACKENDS = ("gloo", "farandole")
 ALONE = "alone"
@@ -90,7 +93,21 @@ def ways(options: argparse.Namespace) -> list[Way]:
         model = perceptron(options.layers, options.width)
         wrapped = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
         found.append(Way("overlapped", backend, stepping(wrapped, inputs, lambda: None), list(model.parameters())))
+        model = perceptron(options.layers, options.width)
+        wrapped = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
+        wrapped.register_comm_hook(group, averaging)
+        found.append(Way("one pass", backend, stepping(wrapped, inputs, lambda: None), list(model.parameters())))
+    model = perceptron(options.layers, options.width)
+    wrapped = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
+    farandole.torch.zero_copy(wrapped)
+    found.append(Way("zero copy", backend, stepping(wrapped, inputs, lambda: None), list(model.parameters())))
     return found
+
+
+def averaging(group: dist.ProcessGroup, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """A communication hook."""
+    work = dist.all_reduce(bucket.buffer(), dist.ReduceOp.AVG, group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def turn(step: Step, steps: int) -> tuple[float, float]:

@@ -25,18 +25,22 @@ _REMOVE, _DOFORK = 9, 11  # of madvise, which Python has for mappings of its own
 _PYTORCHS = "/dev/shm"  # noqa: S108  # where PyTorch makes its mapping
 
 
-def move(storage: torch.UntypedStorage, memory: Tensor, ranks: int) -> bool:
+def move(storage: torch.UntypedStorage, memory: Tensor, ranks: int, *, again: bool) -> bool:
     """Move a storage to ``memory``, which begins a shared array and is as many bytes long; whether that was possible.
 
     ``ranks`` are those that move one at the same time, each of which needs room for a copy in ``/dev/shm`` meanwhile.
+    ``again`` says that the storage has been moved before.
     """
     size_bytes, begin = storage.nbytes(), memory.data_ptr()
-    if size_bytes != memory.nbytes or storage.is_shared() or not _has_room(ranks * size_bytes):
+    if size_bytes != memory.nbytes:
         return False
-    try:
-        storage.share_memory_()
-    except RuntimeError:
-        return False
+    if not again:
+        if storage.is_shared() or not _has_room(ranks * size_bytes):
+            return False
+        try:
+            storage.share_memory_()
+        except RuntimeError:
+            return False
     at = storage.data_ptr()
     if at % mmap.PAGESIZE or begin % mmap.PAGESIZE:
         return False
@@ -44,7 +48,8 @@ def move(storage: torch.UntypedStorage, memory: Tensor, ranks: int) -> bool:
     length = ctypes.c_size_t(-(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
     pages = ctypes.c_void_p(at)
     ctypes.memmove(begin, at, size_bytes)
-    libc.madvise(pages, length, _REMOVE)  # else PyTorch's file, which it keeps, would keep its memory
+    if not again:
+        libc.madvise(pages, length, _REMOVE)  # else PyTorch's file, which it keeps, would keep its memory
     libc.mremap.restype = ctypes.c_void_p
     # Of a shared mapping, nothing is moved, but mapped a second time.
     mapped = libc.mremap(ctypes.c_void_p(begin), ctypes.c_size_t(0), length, _MAYMOVE | _FIXED, pages)
