@@ -7,7 +7,9 @@ host first measures the links by ping-pong, then carries out every algorithm wit
 Needs root, ``ip`` and ``tc`` (Debian: iproute2), ``unshare`` and ``nsenter`` (util-linux), and torch. Bandwidth is
 emulated, latency is what the kernel's is. Nothing is left behind, however the script ends.
 
-    python benchmarks/netns/compare.py --rates 200Mbit/s*4 --sizes 1MiB,4MiB,16MiB [--json FILE]
+    python benchmarks/netns/compare.py --rates 100Mbit/s*4 --sizes 1MiB,4MiB,16MiB [--json FILE]
+
+A long comparison can be made in parts: with ``--add``, results that FILE has of other cases are kept.
 """
 
 from __future__ import annotations
@@ -53,16 +55,19 @@ def main() -> int:
     cases = _cases(options.collectives.split(","), options.algorithms, len(rates), sizes)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))  # so that the rig's block ends
-    with Rig(rates) as rig:
+    earlier = _earlier(options.json, rates, options.queues) if options.add else {"runs": [], "results": []}
+    with Rig(rates, fair=options.queues == "fair") as rig:
         found = _measured(rig, cases, options.repeats)
     fitted = fit(len(rates), [p for one in found for p in one["probes"]], found[0]["reduce_s_per_byte"])
     print(
         f"alpha {format_time(fitted.latency_s + fitted.startup_s)} of which {format_time(fitted.startup_s)} a message,"
         f" hosts {', '.join(format_bandwidth(rate) for rate in fitted.bandwidths)}"
     )
-    results = [_result(case, fitted, [one["times_s"][i] for one in found]) for i, case in enumerate(cases)]
+    number = len(earlier["runs"])
+    fresh = [_result(case, fitted, [one["times_s"][i] for one in found], number) for i, case in enumerate(cases)]
+    results = _together(earlier["results"], fresh)
     errors = [abs(result["error"]) for result in results]
-    for r in results:
+    for r in fresh:
         print(
             f"{r['collective']:14s} {r['algorithm']:20s} {format_size(r['size_bytes']):>8}"
             f"  measured {format_time(r['measured_s']):>8}  predicted {format_time(r['predicted_s']):>8}"
@@ -71,11 +76,12 @@ def main() -> int:
     print(f"{len(results)} cases: median error {median(errors):.1%}, worst {max(errors):.1%}")
     if options.json:
         facts = {
-            "format": "farandole-netns", "version": 1, "made_by": f"farandole {farandole.__version__}",
+            "format": "farandole-netns", "version": 2, "made_by": f"farandole {farandole.__version__}",
             "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-            "rates": rates, "repeats": options.repeats,
-            "fit": {name: getattr(fitted, name) for name in Fit.__slots__},
-            "median_error": median(errors), "worst_error": max(errors), "results": results,
+            "rates": rates, "queues": options.queues,
+            "median_error": median(errors), "worst_error": max(errors),
+            "runs": [*earlier["runs"], {"repeats": options.repeats, **{n: getattr(fitted, n) for n in Fit.__slots__}}],
+            "results": results,
         }  # fmt: skip
         options.json.write_text(json.dumps(facts, indent=2) + "\n")
     return int(median(errors) > GOAL_MEDIAN or max(errors) > GOAL_WORST)
@@ -83,13 +89,34 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rates", default="200Mbit/s*4", help="one per host, both ways; *N for N such hosts")
+    parser.add_argument("--rates", default="100Mbit/s*4", help="one per host, both ways; *N for N such hosts")
     parser.add_argument("--sizes", default="1MiB,4MiB,16MiB")
     parser.add_argument("--collectives", default="all_reduce,reduce_scatter,all_gather")
     parser.add_argument("--algorithms", default="", help="only these; all that there are, if not given")
+    parser.add_argument("--queues", choices=["fair", "fifo"], default="fair", help="whether hosts take turns on links")
     parser.add_argument("--repeats", type=int, default=3, help="the median counts")
     parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
+    parser.add_argument("--add", action="store_true", help="keep what the file has of other cases")
+    options = parser.parse_args()
+    if options.add and not options.json:
+        parser.error("--add needs --json FILE, the file to add to")
+    return options
+
+
+def _earlier(path: Path, rates: list[float], queues: str) -> dict[str, Any]:
+    """What the file holds, if it is there."""
+    if not path.exists():
+        return {"runs": [], "results": []}
+    facts: dict[str, Any] = json.loads(path.read_text())
+    if (facts["format"], facts["version"], facts["rates"], facts["queues"]) != ("farandole-netns", 2, rates, queues):
+        raise SystemExit(f"{path} is of another rig: give the same --rates and --queues, or another file")
+    return facts
+
+
+def _together(earlier: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All results, a case's latest one only, in order."""
+    latest = {(r["collective"], r["algorithm"], r["size_bytes"]): r for r in [*earlier, *fresh]}
+    return [latest[case] for case in sorted(latest)]
 
 
 def _repeated(text: str) -> list[float]:
@@ -144,17 +171,17 @@ def _show(progress: Iterable[str], cases: int) -> None:
         print(file=sys.stderr)
 
 
-def _result(case: Case, fitted: Fit, times: list[list[float]]) -> dict[str, Any]:
-    """``times`` are those of each run, by rank; a run takes as long as its last rank."""
+def _result(case: Case, fitted: Fit, times: list[list[float]], number: int) -> dict[str, Any]:
+    """``times`` are those of each repetition, by rank: it takes as long as its last rank. ``number`` is the run's."""
     collective, algorithm, size = case
-    runs = [max(run) for run in zip(*times, strict=True)]
+    times_s = [max(each) for each in zip(*times, strict=True)]
     ranks = len(times)
     settings = Settings(rendezvous=True)  # as Gloo sends
     predicted = simulate(build(collective, algorithm, ranks), fitted.cluster(), size, settings=settings).time_s
-    measured = median(runs)
+    measured = median(times_s)
     return {
         "collective": collective, "algorithm": algorithm, "ranks": ranks, "size_bytes": size, "measured_s": measured,
-        "predicted_s": predicted, "error": predicted / measured - 1, "runs_s": runs,
+        "predicted_s": predicted, "error": predicted / measured - 1, "times_s": times_s, "run": number,
     }  # fmt: skip
 
 

@@ -7,6 +7,10 @@ What makes a link of the rig behave like a link of the model:
 
 - ``tbf`` limits what a host sends (on its own device) and what it gets (on the bridge's port to it), with a bucket
   so small that little passes for free.
+- Under each limit, packets to (or from) different hosts wait in lines of their own and take turns: ``htb`` whose
+  classes have no limits, used for nothing else. That is the model's max-min fairness, made of queues. Where all wait
+  in one line (``fair=False``), TCP shares a link evenly only in the long run; messages of 256 KiB, no longer than its
+  window, are over before that.
 - TCP keeps little under way: the sender's socket, its part of the queue and the receiver's window are all small. With
   the usual megabytes there, an acknowledgement waits behind data for a tenth of a second, and so does the message
   that lets the other side go on; and a send is over long before its bytes have left. Smaller still, and a host that
@@ -23,9 +27,13 @@ from collections.abc import Sequence
 from types import TracebackType
 
 NETWORK = "10.77.0"
+NETWORK_NUMBER = 0x0A4D0000
+FROM, TO = 12, 16  # where a packet has its two addresses
 BURST = 12_000  # bytes that pass at once; more than a packet
 MTU = 9000
 QUEUE = 16 * 2**20  # bytes
+PACKETS = 10_000  # in each line; more than all windows together
+TURN = 9_100  # bytes that a line may send in its turn: a packet
 TCP = {
     "tcp_congestion_control": "reno",
     "tcp_slow_start_after_idle": "0",
@@ -47,8 +55,8 @@ def address(host: int) -> str:
 class Rig:
     """The hosts, one for each of ``rates`` (bytes per second, both ways); gone when the block ends."""
 
-    def __init__(self, rates: Sequence[float]) -> None:
-        self.rates = rates
+    def __init__(self, rates: Sequence[float], *, fair: bool = True) -> None:
+        self.rates, self.fair = rates, fair
         self._holders: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Rig:
@@ -75,14 +83,30 @@ class Rig:
         for host, rate in enumerate(self.rates):
             holder = self._holders[host].pid
             self._shell(bridge, f"ip link add p{host} mtu {MTU} type veth peer name eth0 mtu {MTU} netns {holder}")
-            self._shell(bridge, f"ip link set p{host} master br0 up; {_limit(f'p{host}', rate)}")
+            self._shell(bridge, f"ip link set p{host} master br0 up; {self._limit(f'p{host}', rate, FROM)}")
             self._shell(
                 host,
                 f"ip link set lo up; ip addr add {address(host)}/24 dev eth0; ip link set eth0 up;"
-                f"{_limit('eth0', rate)};"
+                f"{self._limit('eth0', rate, TO)};"
                 f"ip route change {NETWORK}.0/24 dev eth0 initcwnd 100 initrwnd 100 rto_min 5s;"
                 + ";".join(f"echo {value} > /proc/sys/net/ipv4/{name}" for name, value in TCP.items()),
             )
+
+    def _limit(self, device: str, rate: float, place: int) -> str:
+        """Commands that limit a device, and let the packets of different hosts take turns on it."""
+        limit = f"tc qdisc add dev {device} root handle 1: tbf rate {rate * 8:.0f}bit burst {BURST} limit {QUEUE}"
+        if not self.fair:
+            return limit
+        commands = [limit, f"tc qdisc add dev {device} parent 1:1 handle 2: htb default 1"]
+        for line in range(1, len(self.rates) + 2):  # the first is for what is not IP
+            commands += [
+                f"tc class add dev {device} parent 2: classid 2:{line} htb rate 10gbit burst 10m quantum {TURN}",
+                f"tc qdisc add dev {device} parent 2:{line} pfifo limit {PACKETS}",
+            ]
+        for host in range(len(self.rates)):
+            match = f"match u32 {NETWORK_NUMBER + host + 1:#x} 0xffffffff at {place}"
+            commands.append(f"tc filter add dev {device} parent 2: protocol ip prio 1 u32 {match} flowid 2:{host + 2}")
+        return "; ".join(commands)
 
     def _enter(self, space: int) -> list[str]:
         return ["nsenter", "--target", str(self._holders[space].pid), "--net"]
@@ -113,7 +137,3 @@ def _hold() -> subprocess.Popen[bytes]:
         holder.wait()
         raise SystemExit("a network namespace cannot be made here: this needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN")
     return holder
-
-
-def _limit(device: str, rate: float) -> str:
-    return f"tc qdisc add dev {device} root handle 1: tbf rate {rate * 8:.0f}bit burst {BURST} limit {QUEUE}"

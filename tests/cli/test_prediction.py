@@ -112,6 +112,9 @@ def test_this_machine_is_measured() -> None:
         ("cluster missing.toml", "cannot be read"),
         ("cluster switch:500 -o big.svg", "up to 128 can be drawn"),
         ("compare --cluster ring:8 --sizes 1MiB:1KiB", "from at least 1 byte upwards"),
+        ("compare --cluster ring:8 --collective all_redcue", "did you mean 'all_reduce'?"),
+        ("compare --cluster ring:8 --sizes 1KiB -o plot.png", "name the file something.svg, not 'plot.png'"),
+        ("cluster ring:8 -o drawing.png", "name the file something.svg, not 'drawing.png'"),
     ],
 )
 def test_a_mistake_is_one_message_and_status_2(line: str, message: str) -> None:

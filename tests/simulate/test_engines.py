@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from farandole.algorithms import REGISTRY, build
 from farandole.cluster import parse
 from farandole.schedule import Round, Schedule
-from farandole.simulate import Overlap, Settings, Simulation, simulate
+from farandole.simulate import Overlap, Settings, Simulation, rounds, simulate
 from farandole.simulate.fairness import drain_times, max_min_rates
 
 SPECS = ["switch:8", "ring:6", "hosts:2x4", "full:5", "torus:2x4", "pcie:6", "dgx-h100:1", "hosts:3x3", "fat-tree:4"]
@@ -48,11 +48,30 @@ def test_the_fast_engine_does_most_of_the_work() -> None:
     assert done == len(REGISTRY)
 
 
+def test_a_rank_that_reduces_from_very_many_takes_as_long_by_both_engines() -> None:
+    cluster = parse("switch:100").with_costs(startup_s=2e-7, reduce_s_per_byte=3e-9)
+    schedule = build("all_reduce", "parameter_server", 100)
+    chosen = Settings(delays={rank: 1e-5 * (rank * 7 % 13) for rank in range(100)})
+    fast = simulate(schedule, cluster, 40_000, settings=chosen, engine="rounds")
+    check(fast, simulate(schedule, cluster, 40_000, settings=chosen, engine="events"))
+
+
+@pytest.mark.parametrize("spec", ["switch:100", "ring:100", "hosts:10x10"])
+def test_equal_rounds_that_are_noticed_early_take_what_they_take_one_by_one(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "LARGE", 1)
+    cluster = parse(spec).with_costs(startup_s=1e-6, reduce_s_per_byte=1e-10)
+    schedule = build("all_reduce", "bidirectional_ring", 100)
+    each = simulate(schedule, cluster, 400_000, trace=True)  # which goes through every round
+    early = simulate(schedule, cluster, 400_000)
+    assert early.rank_end_s == pytest.approx(each.rank_end_s, rel=1e-9)
+
+
 def test_messages_of_different_rounds_on_one_link_share_it() -> None:
     """Worked by hand: rank 1 is idle in round 0 and so starts its 1 GB at once; rank 0's second starts at 1.5 s."""
     cluster = parse("switch:3@1GB/s,0us")
-    rounds = (Round(src=0, dst=2), Round(src=1, dst=2))
-    schedule = Schedule("broadcast", 3, 1, rounds, name="by hand")
+    schedule = Schedule("broadcast", 3, 1, (Round(src=0, dst=2), Round(src=1, dst=2)), name="by hand")
     result = simulate(schedule, cluster, 10**9)
     assert result.engine == "events"
     assert result.rank_end_s.tolist() == pytest.approx([2.0, 2.0, 2.0])

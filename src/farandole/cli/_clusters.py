@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,6 +57,12 @@ def delays_of(texts: Sequence[str] | None) -> dict[int, float]:
             raise UsageError(f"a delay is written RANK:TIME, such as 3:5ms, not {text!r}", got=text)
         delays[int(rank)] = parse_time(delay)
     return delays
+
+
+def check_svg(path: Path | None) -> None:
+    """Raise UsageError for a drawing that is to be written to a file of another kind, before any work is done."""
+    if path is not None and path.suffix != ".svg":
+        raise UsageError(f"what is drawn here is an SVG: name the file something.svg, not {path.name!r}", got=str(path))
 
 
 def _is_number(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from farandole.cli import _options as options
-from farandole.cli._clusters import Slow, cluster_of
+from farandole.cli._clusters import Slow, check_svg, cluster_of
 from farandole.cli._output import print_json, print_note, print_text
 
 EXAMPLES = (
@@ -43,6 +43,7 @@ def cluster(
         return
     from farandole.cluster.draw import to_svg, to_text  # noqa: PLC0415
 
+    check_svg(output)
     described = cluster_of(spec, slow)
     if output is not None:
         output.write_text(to_svg(described), encoding="utf-8")

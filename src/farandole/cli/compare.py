@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from farandole.cli import _options as options
-from farandole.cli._clusters import Reduce, Slow, Spec, Startup, cluster_of
+from farandole.cli._clusters import Reduce, Slow, Spec, Startup, check_svg, cluster_of
 from farandole.cli._output import print_json, print_note, print_table, print_text
 from farandole.cli._progress import progress
 from farandole.cli._schedules import DEFAULT
@@ -41,6 +41,7 @@ def compare(
     Times are simulated by the rules of docs/simulation.md; a time in brackets is the fastest of its size.
     """
     size_list = parse_sizes(sizes)
+    check_svg(output)
     from farandole import simulate  # noqa: PLC0415 - loads NumPy
     from farandole.simulate.compare import candidates, to_svg  # noqa: PLC0415
 

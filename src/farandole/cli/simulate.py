@@ -87,7 +87,9 @@ def _print(result: Simulation) -> None:
     from farandole.bandwidth import FACTORS  # noqa: PLC0415
 
     where = f"{counted(result.ranks, 'rank')} of {result.cluster.name}"
-    print_text(f"{result.name}: {result.collective} of {format_size(result.size_bytes)} on {where}, simulated")
+    size = format_size(result.size_bytes)
+    size = f"{size} bytes" if size.isdecimal() else size
+    print_text(f"{result.name}: {result.collective} of {size} on {where}, simulated")
     transfers = f"{counted(result.rounds, 'round')}, {result.transfers:,} transfers"
     print_text(f"time        {format_time(result.time_s)}  ({transfers})")
     print_text(f"algbw       {format_bandwidth(result.algbw)}  (size / time)")

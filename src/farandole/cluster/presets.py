@@ -119,12 +119,16 @@ def full(name: str, ranks: int, speed: Speed, costs: Costs = FREE) -> Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What hosts, their devices, their switch, and what joins the hosts are called in names of nodes."""
+    """What hosts, their devices, their switch, and what joins the hosts are called in names of nodes.
+
+    ``summary`` is the cluster in a sentence, with ``{count}`` hosts of ``{size}`` devices.
+    """
 
     host: str = "h"
     device: str = "d"
     inner: str = "switch"
     outer: str = "network"
+    summary: str = "{count} hosts of {size} devices, one link to the network each"
 
 
 def hosts(
@@ -160,7 +164,7 @@ def hosts(
         reduce_s_per_byte=costs.reduce_s_per_byte,
         alike=True,
         period=size,
-        summary=f"{count} hosts of {size} devices, one link to the network each",
+        summary=names.summary.format(count=count, size=size),
         **links.columns(),
     )
 

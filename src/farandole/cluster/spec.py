@@ -49,9 +49,8 @@ def _pcie(name: str, shape: tuple[int, ...], speed: list[Speed]) -> Cluster:
     if shape[0] % 2:
         raise UsageError(f"pcie:N has two sockets, so N is even, not {shape[0]}", got=shape[0])
     costs = Costs(startup_s=1 * US, reduce_s_per_byte=1 / 400e9)
-    return presets.hosts(
-        name, 2, shape[0] // 2, speed[0], speed[1], costs, Words("socket", "gpu", "root", "interconnect")
-    )
+    words = Words("socket", "gpu", "root", "interconnect", "{count} processor sockets with {size} GPUs each")
+    return presets.hosts(name, 2, shape[0] // 2, speed[0], speed[1], costs, words)
 
 
 def _one_host(cluster: Cluster) -> Cluster:

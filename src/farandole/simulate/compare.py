@@ -9,6 +9,7 @@ from html import escape
 
 from farandole.algorithms.registry import REGISTRY
 from farandole.cluster.model import Cluster
+from farandole.collectives import collective as find_collective
 from farandole.errors import UsageError
 from farandole.simulate.result import Simulation
 from farandole.simulate.settings import Settings
@@ -49,7 +50,11 @@ class Comparison:
 
 
 def candidates(collective: str, cluster: Cluster) -> list[str]:
-    """The algorithms for a collective, and hierarchies over the cluster's hosts where there are several."""
+    """The algorithms for a collective, and hierarchies over the cluster's hosts where there are several.
+
+    Raises UnknownNameError for a collective that there is not.
+    """
+    collective = find_collective(collective).name
     names = sorted(name for what, name in REGISTRY if what == collective)
     per_host, rest = divmod(cluster.ranks, cluster.hosts)
     if "hierarchical" in names and not rest and 1 < per_host < cluster.ranks:

@@ -59,34 +59,35 @@ def drain_times(
     """When the last byte of each flow has left, shape (m,), for flows of ``size`` bytes that start at ``posted``.
 
     Exact for the fluid model: rates change only when a flow starts or ends, and events at one time are one.
-    Raises TooMuch rather than look at more than ``most`` entries of ``routes`` in all.
+    Raises TooMuch rather than look at more than ``most`` links and entries of ``routes`` in all.
     """
-    if len(posted) > 1 and (together := _one_bottleneck(routes, capacity, limit)):
+    users = np.bincount(routes.ravel(), minlength=len(capacity))
+    if len(posted) > 1 and (together := _one_bottleneck(routes, users, capacity, limit)):
         return _taking_turns(posted, size, together)
-    used, numbers = np.unique(routes, return_inverse=True)
-    routes = numbers.reshape(routes.shape).astype(np.int32)
-    capacity = capacity[used]
+    used = np.flatnonzero(users)
+    numbers = np.zeros(len(capacity), np.int32)
+    numbers[used] = np.arange(len(used))
+    routes, capacity = numbers[routes], capacity[used]
     if np.isfinite(capacity[-1]):  # every place of the table is a link, so 'no link' has yet to get its number
         capacity = np.append(capacity, np.inf)
     drained = posted.copy()
     left = size.astype(np.float64)
     order = np.argsort(posted, kind="stable")
+    starts = posted[order]
     waiting, now = 0, 0.0
     active = np.empty(0, np.intp)
     while waiting < len(order) or len(active):
         if not len(active):
-            now = posted[order[waiting]]
-        first = waiting
-        while waiting < len(order) and posted[order[waiting]] <= now * (1 + TOLERANCE):
-            waiting += 1
+            now = starts[waiting]
+        first, waiting = waiting, int(np.searchsorted(starts, now * (1 + TOLERANCE), side="right"))
         active = np.concatenate([active, order[first:waiting]])
-        most -= routes[active].size
+        most -= routes[active].size + len(capacity)
         if most < 0:
             raise TooMuch
         rates = max_min_rates(routes[active], capacity, limit[active])
         with np.errstate(invalid="ignore"):
             ends = now + np.where(left[active] > 0, left[active] / rates, 0.0)
-        after = min(ends.min(), posted[order[waiting]] if waiting < len(order) else np.inf)
+        after = min(ends.min(), starts[waiting] if waiting < len(order) else np.inf)
         over = ends <= after * (1 + TOLERANCE)
         drained[active[over]] = ends[over]
         keep = active[~over]
@@ -95,9 +96,11 @@ def drain_times(
     return drained
 
 
-def _one_bottleneck(routes: Routes, capacity: Floats, limit: Floats) -> float:
-    """The capacity of the one link that all flows share and that alone holds them up, or 0.0 if there is none."""
-    users = np.bincount(routes.ravel(), minlength=len(capacity))
+def _one_bottleneck(routes: Routes, users: NDArray[np.intp], capacity: Floats, limit: Floats) -> float:
+    """The capacity of the one link that all flows share and that alone holds them up, or 0.0 if there is none.
+
+    ``users`` is how many flows cross each link.
+    """
     shared = np.flatnonzero((users > 1) & np.isfinite(capacity))
     if len(shared) != 1 or users[shared[0]] != len(routes) or not (routes == shared[0]).any(axis=1).all():
         return 0.0

@@ -128,7 +128,7 @@ class Pattern:
 
     def links(self) -> NDArray[np.intp]:
         """The links that are crossed."""
-        used = np.unique(self.routes).astype(np.intp)
+        used = np.flatnonzero(np.bincount(self.routes.ravel()))
         return used if self.arcs is None else self.arcs.link[self.arcs.users() > 0].astype(np.intp)
 
 

@@ -30,9 +30,11 @@ from farandole.simulate.settings import Settings, jitter
 
 PERIODS = (1, 8)
 KEPT_BYTES = 1 << 28  # of when ranks began a stretch's rounds; what is beyond is missing in the critical path only
-LOOKED_AT = 1 << 26  # places on routes, in one round of a large world
+LOOKED_AT = 1 << 25  # links and places on routes, in one round of a large world
 LOOKS = 8  # rounds from one look for a period to the next
+LARGE = 1 << 14  # messages: a round of so many is looked at early, since each costs more than the look
 WORTH_SKIPPING = 64  # rounds: fewer are gone through one by one, for the sake of the critical path
+MANY_EACH = 64  # messages that each receiver reduces: then it goes receiver by receiver, not message by message
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -123,8 +125,8 @@ class _Walk:
         stretch = self.stretches[-1]
         left = repeat
         while left:
-            looks = stretch.repeat > 0 and stretch.repeat % LOOKS == 0 and stretch.shift_s == 0.0
-            if self.skip and looks and left > WORTH_SKIPPING:
+            due = stretch.repeat % LOOKS == (2 if stretch.repeat == 2 and len(pattern) >= LARGE else 0)
+            if self.skip and due and stretch.repeat and stretch.shift_s == 0.0 and left > WORTH_SKIPPING:
                 stretch.period, stretch.shift_s = _period(pattern, self.recent, self.begin)
                 if stretch.shift_s == 0.0 and self._jump(stretch, left):
                     return
@@ -292,6 +294,13 @@ def reduce_times(pattern: Pattern, ready: Floats, cost: float) -> Floats:
     rows = np.flatnonzero(pattern.reduced > 0)
     order = rows[np.lexsort((pattern.src[rows], ready[rows], pattern.dst[rows]))]
     receiver = pattern.dst[order]
+    if len(order) > MANY_EACH * max(int((np.bincount(receiver) > 0).sum()), 1):
+        for rank in np.unique(receiver):
+            those = order[receiver == rank]
+            costs = cost * pattern.reduced[those]
+            spent = np.cumsum(costs)
+            done[those] = spent + np.maximum.accumulate(ready[those] - (spent - costs))
+        return done
     new = np.append(True, receiver[1:] != receiver[:-1]) if len(order) else np.empty(0, np.bool_)
     place = np.arange(len(order)) - np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     free = np.full(len(np.bincount(pattern.dst)) if len(pattern) else 0, -np.inf)
