@@ -23,6 +23,7 @@
 #include "engine.hpp"
 #include "post.hpp"
 #include "progress.hpp"
+#include "repeats.hpp"
 
 namespace nb = nanobind;
 using namespace farandole;
@@ -113,6 +114,9 @@ Outcome outcome(Verdict verdict) {
   return {static_cast<int>(verdict.failure), verdict.peer};
 }
 
+// What `Runner.repeat` raises: its arguments are those of an Outcome, and the timeout in seconds.
+PyObject* failed_type = nullptr;
+
 const Outcome kForked{static_cast<int>(Failure::forked), -1};
 
 const std::byte* bytes_at(std::uintptr_t address) { return reinterpret_cast<const std::byte*>(address); }
@@ -138,37 +142,6 @@ std::function<void()> callback(nb::object function) {
     }
   };
 }
-
-// The memory of an object that has the buffer protocol, if it is contiguous and has so many bytes; None has none.
-class Memory {
- public:
-  Memory(nb::handle object, std::int64_t bytes, bool writable) {
-    if (object.is_none()) {
-      fits_ = bytes == 0;
-      return;
-    }
-    int wanted = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
-    held_ = PyObject_GetBuffer(object.ptr(), &buffer_, wanted) == 0;
-    if (!held_) PyErr_Clear();
-    fits_ = held_ && buffer_.len == bytes;
-  }
-  ~Memory() {
-    if (held_) PyBuffer_Release(&buffer_);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  bool fits() const { return fits_; }
-  std::byte* data() const { return static_cast<std::byte*>(buffer_.buf); }
-  // Whether the two are the same memory, or have none in common.
-  bool is_or_is_apart_from(const Memory& other) const {
-    return data() == other.data() || data() + buffer_.len <= other.data() || other.data() + other.buffer_.len <= data();
-  }
-
- private:
-  Py_buffer buffer_{};
-  bool held_ = false, fits_ = false;
-};
 
 // What the clock showed when it was read so many times, one read right after the other.
 std::vector<std::int64_t> clock_steps(std::int64_t count) {
@@ -297,19 +270,41 @@ class Runner {
     return outcome(verdict);
   }
 
-  // As run, on two arrays. (-1, -1), and nothing done, where they are not plain memory of the right size.
-  Outcome run_arrays(const Plan& plan, nb::handle input, nb::handle output, std::int64_t input_bytes, std::int64_t output_bytes,
-                     double timeout_s) {
-    if (is_of_a_fork()) return kForked;
-    Memory from(input, input_bytes, false), to(output, output_bytes, true);
-    if (!from.fits() || !to.fits() || !from.is_or_is_apart_from(to)) return {-1, -1};
-    Verdict verdict;
-    {
-      Released released;
-      verdict = progress_->run(plan, from.data(), to.data(), timeout_s, kInterrupted);
-    }
-    return outcome(verdict);
+  // Remember a call on arrays that `plan` has carried out, for `repeat`. `result` is what it returned: an array or None.
+  void remember(nb::handle name, nb::handle algorithm, nb::handle more, nb::handle source, nb::handle target,
+                std::shared_ptr<const Plan> plan, bool reads, nb::handle result_dtype, std::vector<std::intptr_t> result_shape,
+                double timeout_s, nb::handle last_algorithm) {
+    repeats_.learn({name.ptr(), algorithm.ptr(), more.ptr(), source.ptr(), target.ptr()},
+                   {std::move(plan), Reference(last_algorithm.ptr()), reads, !result_dtype.is_none(),
+                    Reference(result_dtype.ptr()), std::move(result_shape), timeout_s});
   }
+  void forget() { repeats_.forget(); }
+
+  // Carry out a call that is remembered and return what it returned; NotImplemented, and nothing done, if there is none.
+  nb::object repeat(nb::handle name, nb::handle algorithm, nb::handle more, nb::handle source, nb::handle target,
+                    nb::handle timeout_s) {
+    Repeat repeat;
+    bool known = repeats_.find({name.ptr(), algorithm.ptr(), more.ptr(), source.ptr(), target.ptr()}, repeat);
+    if (known && !timeout_s.is_none()) {
+      known = PyFloat_Check(timeout_s.ptr()) || PyLong_Check(timeout_s.ptr());
+      if (known) repeat.timeout_s = PyFloat_AsDouble(timeout_s.ptr());
+    }
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (!known) return nb::borrow(Py_NotImplemented);
+    Verdict verdict{Failure::forked, -1};
+    if (!is_of_a_fork()) {
+      Released released;
+      verdict = progress_->run(*repeat.plan, repeat.input, repeat.output, repeat.timeout_s, kInterrupted);
+    }
+    auto [failure, peer] = outcome(verdict);
+    if (failure != 0) {
+      PyErr_SetObject(failed_type, nb::make_tuple(failure, peer, repeat.timeout_s).ptr());
+      throw nb::python_error();
+    }
+    last_algorithm = nb::borrow(repeat.algorithm.get());
+    return nb::steal(repeat.result.release());
+  }
+  nb::object last_algorithm = nb::str("");  // that was run
 
   // As run; also the records of what was done when, packed: src/core/recording.hpp has their fields.
   std::tuple<Outcome, nb::bytes> run_traced(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s) {
@@ -422,6 +417,7 @@ class Runner {
   Engine engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Post> post_;
+  Repeats repeats_;
   unsigned forks_ = forks.load();
 };
 
@@ -430,6 +426,8 @@ class Runner {
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // others, such as PyTorch, keep communicators until the process ends
   module.doc() = "The native engine: runs compiled schedules over memory that processes share.";
+  failed_type = PyErr_NewException("farandole._core.Failed", nullptr, nullptr);
+  module.attr("Failed") = nb::borrow(failed_type);
   module.attr("ANY_RANK") = kAnyRank;
   module.attr("RECORD_BYTES") = sizeof(CallRecord);
   module.attr("FLIGHT_BYTES") = sizeof(Flight);
@@ -459,8 +457,13 @@ NB_MODULE(_core, module) {
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
-      .def("run_arrays", &Runner::run_arrays, nb::arg("plan"), nb::arg("input").none(), nb::arg("output").none(), nb::arg("input_bytes"),
-           nb::arg("output_bytes"), nb::arg("timeout_s"))
+      .def("remember", &Runner::remember, nb::arg("name"), nb::arg("algorithm"), nb::arg("more"), nb::arg("source").none(),
+           nb::arg("target").none(), nb::arg("plan"), nb::arg("reads"), nb::arg("result_dtype").none(), nb::arg("result_shape"),
+           nb::arg("timeout_s"), nb::arg("last_algorithm"))
+      .def("forget", &Runner::forget)
+      .def("repeat", &Runner::repeat, nb::arg("name"), nb::arg("algorithm"), nb::arg("more"), nb::arg("source").none(),
+           nb::arg("target").none(), nb::arg("timeout_s").none())
+      .def_rw("last_algorithm", &Runner::last_algorithm)
       .def("run_traced", &Runner::run_traced, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("records", &Runner::records, nb::arg("plan"))
       .def("submit", &Runner::submit, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"),

@@ -1,8 +1,9 @@
 """The native engine: runs compiled schedules over memory that processes share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 ANY_RANK: int
@@ -18,6 +19,8 @@ def instruction_set() -> str: ...
 def clock_steps(count: int) -> list[int]: ...
 def settle(limit_s: float) -> None: ...
 def partial_itemsize(dtype: str, itemsize: int) -> int: ...
+
+class Failed(Exception): ...  # noqa: N818  # its arguments: failure, peer, timeout in seconds
 
 class Plan: ...
 
@@ -60,15 +63,31 @@ class Runner:
     def run(self, plan: Plan, input: int, output: int, timeout_s: float) -> tuple[int, int]: ...
     def run_traced(self, plan: Plan, input: int, output: int, timeout_s: float) -> tuple[tuple[int, int], bytes]: ...
     def records(self, plan: Plan) -> int: ...
-    def run_arrays(
+    def remember(
         self,
+        name: object,
+        algorithm: object,
+        more: tuple[Hashable, ...],
+        source: NDArray[Any] | None,
+        target: NDArray[Any] | None,
         plan: Plan,
-        input: NDArray[Any] | None,
-        output: NDArray[Any] | None,
-        input_bytes: int,
-        output_bytes: int,
+        reads: bool,
+        result_dtype: np.dtype[Any] | None,
+        result_shape: Sequence[int],
         timeout_s: float,
-    ) -> tuple[int, int]: ...
+        last_algorithm: str,
+    ) -> None: ...
+    def forget(self) -> None: ...
+    def repeat(
+        self,
+        name: object,
+        algorithm: object,
+        more: tuple[Hashable, ...],
+        source: NDArray[Any] | None,
+        target: NDArray[Any] | None,
+        timeout_s: float | None,
+    ) -> Any: ...
+    last_algorithm: str
     def submit(
         self, plan: Plan, input: int, output: int, timeout_s: float, conclude: Callable[[], None] | None
     ) -> Work: ...

@@ -54,7 +54,7 @@ def test_messages(name: str) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("length", ["ranks 0, 2 are at #2 all_reduce(float32[8], sum", "rank 1 is at #2 all_reduce(float32[9], sum"]),
+        ("length", ["at #2 all_reduce(float32[8], sum", "rank 1 is at #2 all_reduce(float32[9], sum"]),
         ("dtype", ["float64[8]", "int64[8]"]),
         ("op", ["sum, naive", "max, naive"]),
         ("algorithm", ["sum, ring", "sum, tree"]),

@@ -1,7 +1,9 @@
 """Bind a slot program to the lengths of one call: the tables that the native engine interprets.
 
 Chunk numbers become offsets, places become bytes into the slot, and neighbouring steps that continue each
-other everywhere become one. What is empty in every slice is left out; waits never are.
+other everywhere become one. What is empty in every slice is left out, and so are the waits for ranks of which nothing
+is read then: a rank that expects nothing goes on at once. A call in which nothing is read at all keeps its waits: a
+barrier is there for them, and the others are like it when they are empty.
 """
 
 from __future__ import annotations
@@ -89,6 +91,9 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
         mine = [row for row in merged if row.stage == stage]
         after = sum(row.after for row in mine)
         peers = program.waits[stage]
+        if layout.length.any():
+            read = {rank_of(rank) for row in mine for rank, _, _ in row.operands}
+            peers = tuple(peer for peer in peers if peer in read)
         stages.append((len(waits), len(peers), at, len(mine) - after, after, program.announces[stage]))
         waits.extend(peers)
         at += len(mine)

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import cast
 
 import numpy as np
-from numpy import ndarray
 from numpy.typing import DTypeLike
 
+from farandole._core import Failed
 from farandole.errors import ClosedError, MismatchError, UsageError
 from farandole.run import messages, requests
 from farandole.run.arrays import Array, as_rows, check_array, check_counts, check_rows
@@ -29,7 +29,7 @@ from farandole.run.background import Background
 from farandole.run.choices import Choices
 from farandole.run.endings import name_of
 from farandole.run.engine import Engine
-from farandole.run.executor import AUTO, NOT_REPEATED, Choice, Executor
+from farandole.run.executor import AUTO, Choice, Executor
 from farandole.run.parts import MakePart, part_of
 from farandole.run.recording import Recording
 from farandole.run.requests import Request
@@ -362,29 +362,20 @@ class Communicator:
         """Carry out a call on arrays of the user: as it was done before, or else as ``make(place, *what)`` says.
 
         ``more`` is what the call depends on besides the arrays. The first lines are all that a call that is repeated
-        has to do, which is why they say once more what is said elsewhere.
+        has to do in Python.
         """
         if self._state != "open":
             self._check_open(make.__name__)
-        key: Hashable = None
-        if type(source) is ndarray:
-            if target is source:
-                key = (make, algorithm, more, source.dtype, source.shape)
-            elif target is None:
-                key = (make, algorithm, more, source.dtype, source.shape, None)
-            elif type(target) is ndarray:
-                key = (make, algorithm, more, source.dtype, source.shape, target.dtype, target.shape)
-        elif source is None and target is None:
-            key = (make, algorithm, more)
-        elif source is None and type(target) is ndarray:
-            key = (make, algorithm, more, target.dtype, target.shape)
         executor = self._executor
-        if executor.shared.known and key is not None:
-            key = (key, executor.shared.find(source, target))
-        repeated = executor.repeat(key, source, target, timeout_s)
-        if repeated is not NOT_REPEATED:
-            return repeated
-        return executor.run(make(self._place, *what), algorithm, timeout_s, key)
+        if executor.shared.known:
+            more = (*more, executor.shared.find(source, target))
+        try:
+            done = executor.repeat(make, algorithm, more, source, target, timeout_s)
+        except Failed as failed:
+            raise cast("Engine", executor.engine).error(*failed.args) from None
+        if done is not NotImplemented:
+            return cast("Array | None", done)
+        return executor.run(make(self._place, *what), algorithm, timeout_s, (make, algorithm, more, source, target))
 
 
 def _array(target: Array | None) -> Array:

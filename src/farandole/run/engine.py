@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,6 +60,10 @@ class Planned:
     output_bytes: int
 
 
+# A collective's name, algorithm and arguments that are no arrays; and two arrays: its input and where its result goes.
+Asked = tuple[object, object, tuple[Hashable, ...], Array | None, Array | None]
+
+
 class _Kept:
     """What a call in flight uses, and the call's Work, once it is known."""
 
@@ -99,6 +103,7 @@ class Engine:
             background=_BACKGROUND,
             batch=BATCH_SLICES,
         )
+        self.repeat = self._runner.repeat
         meeting.keep_segment()
         _open.add(self)
 
@@ -180,14 +185,27 @@ class Engine:
         """What the plan of a call was made from."""
         return bind(planned.program, planned.layout, planned.call.itemsize, _partial_itemsize(planned.call))
 
-    def run_arrays(self, planned: Planned, source: Array | None, target: Array | None, timeout_s: float) -> bool:
-        """As ``run``, with no more ado; False, and nothing done, where the arrays are not plain memory."""
-        failure, peer = self._runner.run_arrays(
-            planned.plan, source, target, planned.input_bytes, planned.output_bytes, timeout_s
-        )
-        if failure > 0:
-            raise self.error(failure, peer, timeout_s)
-        return failure == 0
+    @property
+    def last_algorithm(self) -> str:
+        """The algorithm that the last call ran."""
+        return self._runner.last_algorithm
+
+    @last_algorithm.setter
+    def last_algorithm(self, name: str) -> None:
+        self._runner.last_algorithm = name
+
+    def remember(self, asked: Asked, planned: Planned, timeout_s: float, *, reads: bool, result: Array | None) -> None:
+        """Let ``repeat`` carry out a call as ``planned`` did, which took its input or not and returned ``result``."""
+        dtype, shape = (None, ()) if result is None else (result.dtype, result.shape)
+        self._runner.remember(*asked, planned.plan, reads, dtype, shape, timeout_s, planned.algorithm)
+
+    def forget(self) -> None:
+        """Let ``repeat`` carry out no call any more that it knows."""
+        self._runner.forget()
+
+    # Of this object's __init__: repeat(name, algorithm, more, source, target, timeout_s) carries out a call that is
+    # remembered, and returns what it returned; or NotImplemented, and nothing is done. It raises _core.Failed, whose
+    # arguments are those of `error`. It is the extension's own method: one more call would cost as much as all it does.
 
     def start(
         self,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from farandole.run.arrays import Array, address, readable
 from farandole.run.call import Call, compiled
 from farandole.run.choices import Choices
-from farandole.run.engine import PLANS_KEPT, Engine, Planned
+from farandole.run.engine import PLANS_KEPT, Asked, Engine, Planned
 from farandole.run.requests import Place, Request
 from farandole.run.shared import SHARED_FROM_BYTES, SHARING, SharedArrays
 from farandole.run.work import Work
@@ -31,26 +30,6 @@ class _Ready:
     finish: Callable[[], None] | None
 
 
-class _Repeatable:
-    """A call that was carried out, without its data: whether it reads a source, and what its result is like."""
-
-    __slots__ = ("dtype", "planned", "reads", "run", "shape")
-
-    def __init__(self, engine: Engine, planned: Planned, request: Request) -> None:
-        self.run = engine.run_arrays
-        self.planned = planned
-        self.reads = request.source is not None
-        self.shape = None if request.target is None else request.target.shape
-        self.dtype = request.dtype
-
-
-class _NotRepeated(Enum):
-    NOT_REPEATED = 0
-
-
-NOT_REPEATED = _NotRepeated.NOT_REPEATED
-
-
 class Executor:
     """Runs the requests of one rank; without an engine, in a world of one rank."""
 
@@ -63,9 +42,9 @@ class Executor:
         self.timeout_s = timeout_s
         self.choices = choices
         self.shared = shared
-        self.last_algorithm = ""
+        self.repeat = _never_repeated if engine is None else engine.repeat
+        self._last_algorithm = ""
         self._plans: dict[object, Planned] = {}  # by what a request depends on, algorithms that were left open included
-        self._repeatable: dict[Hashable, _Repeatable] = {}
         self._recorder: CarryOut | None = None
 
     @property
@@ -79,33 +58,18 @@ class Executor:
         Calls that are repeated ask nothing about it: there are none while it lasts.
         """
         self._recorder = recorder
-        self._repeatable.clear()
+        if self.engine is not None:
+            self.engine.forget()
 
-    def repeat(
-        self, key: Hashable, source: Array | None, target: Array | None, timeout_s: float | None
-    ) -> Array | _NotRepeated | None:
-        """Carry out a call as ``run`` has done before for the same ``key``, and return what it returned.
+    @property
+    def last_algorithm(self) -> str:
+        """The algorithm that the last collective ran; empty before the first."""
+        return self._last_algorithm if self.engine is None else self.engine.last_algorithm
 
-        NOT_REPEATED, and nothing done, if it cannot. This is the way of a call that is made over and over; it costs
-        little more than looking the plan up. Without ``target``, a new array is made where there is a result.
-        """
-        known = self._repeatable.get(key)
-        if known is None:
-            return NOT_REPEATED
-        if not known.reads:
-            source = None
-        if known.shape is None:
-            target = None
-        elif target is None:
-            target = np.empty(known.shape, known.dtype)
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
-        if not known.run(known.planned, source, target, limit_s):
-            return NOT_REPEATED
-        self.last_algorithm = known.planned.algorithm
-        return target
-
-    def run(self, request: Request, algorithm: Choice, timeout_s: float | None, key: Hashable = None) -> Array | None:
-        """Carry out a request; its target. A call that depends on nothing but ``key`` can be repeated."""
+    def run(
+        self, request: Request, algorithm: Choice, timeout_s: float | None, asked: Asked | None = None
+    ) -> Array | None:
+        """Carry out a request; its target. A call that depends on nothing but ``asked`` can be repeated."""
         ready = _ready(request)
         if self.engine is None:
             self._alone(request, algorithm, ready)
@@ -114,10 +78,9 @@ class Executor:
             planned = self._planned(self.engine, request, algorithm, ready)
             carry_out = self._recorder or self.engine.run
             carry_out(planned, address(ready.memory), address(ready.work), limit_s)
-            if key is not None and request.scale is None and self._recorder is None:
-                if len(self._repeatable) >= PLANS_KEPT:
-                    self._repeatable.clear()
-                self._repeatable[key] = _Repeatable(self.engine, planned, request)
+            if asked is not None and request.scale is None and self._recorder is None:
+                reads, result = request.source is not None, request.target
+                self.engine.remember(asked, planned, self.timeout_s, reads=reads, result=result)
         if ready.finish is not None:
             ready.finish()
         return request.target
@@ -147,7 +110,7 @@ class Executor:
     def _alone(self, request: Request, algorithm: Choice, ready: _Ready) -> None:
         """What every collective does in a world of one rank; an algorithm that does not exist is an error there too."""
         if algorithm != AUTO:
-            self.last_algorithm = compiled(request.collective, algorithm, 1, request.root)[0].name
+            self._last_algorithm = compiled(request.collective, algorithm, 1, request.root)[0].name
         if ready.work is not None and ready.memory is not None and ready.work is not ready.memory:
             ready.work.reshape(-1)[...] = ready.memory.reshape(-1)
 
@@ -170,8 +133,12 @@ class Executor:
             if len(self._plans) >= PLANS_KEPT:
                 self._plans.clear()
             self._plans[key] = planned
-        self.last_algorithm = planned.algorithm
+        engine.last_algorithm = planned.algorithm
         return planned
+
+
+def _never_repeated(*_: object) -> object:
+    return NotImplemented
 
 
 def _ready(request: Request) -> _Ready:
