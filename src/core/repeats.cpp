@@ -53,12 +53,15 @@ struct Looks {
   bool in_place;
   std::uint64_t hash;  // of the whole call
 
-  // Nothing where the call cannot be told from others by its looks, or with a Python error where it has no hash.
+  // Nothing where the call cannot be told from others by its looks.
   static std::optional<Looks> of(const Asked& asked) {
     auto source = Look::of(asked.source), target = Look::of(asked.target);
     if (!source || !target) return std::nullopt;
     auto more = PyObject_Hash(asked.more);
-    if (more == -1) return std::nullopt;
+    if (more == -1) {
+      PyErr_Clear();  // what has no hash is no good argument: the thorough way says so
+      return std::nullopt;
+    }
     // A name is known by its letters, a schedule by itself: to compare it would take longer than the call.
     auto algorithm = PyUnicode_CheckExact(asked.algorithm) ? PyObject_Hash(asked.algorithm)
                                                            : reinterpret_cast<std::intptr_t>(asked.algorithm);
@@ -89,15 +92,16 @@ struct Repeats::Entry {
   bool in_place;
   Known known;
 
-  // 1 or 0, or -1 with a Python error.
-  int is(const Asked& asked, const Looks& looks) const {
-    if (name.get() != asked.name || in_place != looks.in_place) return 0;
-    if (!(source == looks.source) || !(target == looks.target)) return 0;
+  bool is(const Asked& asked, const Looks& looks) const {
+    if (name.get() != asked.name || in_place != looks.in_place) return false;
+    if (!(source == looks.source) || !(target == looks.target)) return false;
     if (algorithm.get() != asked.algorithm) {
-      if (!PyUnicode_CheckExact(algorithm.get()) || !PyUnicode_CheckExact(asked.algorithm)) return 0;
-      if (PyUnicode_Compare(algorithm.get(), asked.algorithm) != 0) return 0;
+      if (!PyUnicode_CheckExact(algorithm.get()) || !PyUnicode_CheckExact(asked.algorithm)) return false;
+      if (PyUnicode_Compare(algorithm.get(), asked.algorithm) != 0) return false;
     }
-    return PyObject_RichCompareBool(more.get(), asked.more, Py_EQ);
+    int same = PyObject_RichCompareBool(more.get(), asked.more, Py_EQ);
+    if (same < 0) PyErr_Clear();
+    return same == 1;
   }
 };
 
@@ -108,7 +112,6 @@ Repeats::Repeats() {
 
 void Repeats::learn(const Asked& asked, Known known) {
   auto looks = Looks::of(asked);
-  PyErr_Clear();  // what cannot be told again is not learned
   if (!looks) return;
   if (entries_.size() >= kMost) forget();
   entries_[looks->hash] = std::make_shared<const Entry>(
@@ -127,7 +130,7 @@ bool Repeats::find(const Asked& asked, Repeat& repeat) const {
   auto found = entries_.find(looks->hash);
   if (found == entries_.end()) return false;
   auto entry = found->second;  // kept: a comparison may call Python
-  if (entry->is(asked, *looks) != 1) return false;
+  if (!entry->is(asked, *looks)) return false;
   auto& known = entry->known;
 
   PyObject* source = known.reads && asked.source != Py_None ? asked.source : nullptr;

@@ -75,8 +75,8 @@ class Repeats {
 
   void learn(const Asked& asked, Known known);
   void forget();
-  // Whether the call is known and its arrays can be used as they are. Throws nothing; may leave a Python error where
-  // an argument cannot be compared or there is no memory, and is false then.
+  // Whether the call is known and its arrays can be used as they are. False with a Python error where there is no memory
+  // for the result.
   bool find(const Asked& asked, Repeat& repeat) const;
 
  private:

@@ -140,8 +140,8 @@ def find_op(name: str) -> Op:
     """The operation of that name; UnknownNameError says which ones there are."""
     try:
         return OPS[name]
-    except KeyError:
-        raise UnknownNameError("reduction", name, OPS) from None
+    except (KeyError, TypeError):  # what is no name at all may have no hash
+        raise UnknownNameError("reduction", str(name), OPS) from None
 
 
 def find_dtype(name: str) -> DType:

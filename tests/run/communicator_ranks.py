@@ -17,11 +17,13 @@ import pytest
 import farandole
 from farandole.algorithms import REGISTRY, build
 from farandole.errors import (
+    ClosedError,
     CommunicationError,
     FarandoleError,
     LengthError,
     MismatchError,
     ScheduleError,
+    UnknownNameError,
     UnsupportedError,
     UsageError,
 )
@@ -461,6 +463,46 @@ def calls_that_are_repeated_with_every_argument() -> None:
             assert (c.all_gather(rows[r], counts=counts) == np.concatenate(rows)).all()
             assert (c.all_gather(x, timeout_s=20) == np.concatenate(each)).all()
             c.barrier()
+
+
+def calls_that_look_like_one_before() -> None:
+    """What has the same shape and dtype as arrays before, but lies elsewhere or otherwise, is treated as what it is."""
+    with _init() as c:
+        n = c.size
+        whole = np.zeros((8, 6), np.float32)
+        for turn in range(3):
+            mine, want = _values(c.rank + turn, 8), sum(_values(k + turn, 8) for k in range(n))
+            assert (c.all_reduce(mine.copy()) == want).all()
+            assert (c.all_reduce(mine, out=np.empty_like(mine)) == want).all()
+            whole[:, turn] = mine
+            column = whole[:, turn]
+            assert c.all_reduce(column) is column
+            assert (whole[:, turn] == want).all()
+            assert not whole[:, turn + 1].any()
+            backwards = np.empty_like(mine)[::-1]
+            assert (c.all_reduce(mine, out=backwards) == want).all()
+            overlapping = np.empty(9, np.float32)
+            overlapping[1:] = mine
+            assert (c.all_reduce(overlapping[1:], out=overlapping[:8]) == want).all()
+            with pytest.raises(UnsupportedError):
+                c.all_reduce(mine.astype(">f4"))
+            assert (c.all_reduce(mine.copy(), algorithm="rings"[:-1]) == want).all()
+            assert c.last_algorithm == "ring"
+            assert (c.all_reduce(mine.view(_Subclass).copy()) == want).all()
+            assert (c.all_reduce(mine.copy(), timeout_s=20) == want).all()
+            fixed = mine.copy()
+            fixed.flags.writeable = False
+            with pytest.raises(UsageError, match="read-only"):
+                c.all_reduce(fixed)
+            with pytest.raises(UnknownNameError):
+                c.all_reduce(mine.copy(), ["sum"])  # type: ignore[arg-type]
+            assert (fixed == mine).all()
+    with pytest.raises(ClosedError):
+        c.all_reduce(mine.copy())
+
+
+class _Subclass(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
+    """An array that NumPy knows by another name."""
 
 
 def a_deterministic_communicator_adds_up_in_one_order() -> None:

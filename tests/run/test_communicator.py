@@ -37,6 +37,7 @@ def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
         "calls_with_and_without_shared_arrays_in_turn",
         "shared_arrays_outlive_the_communicator",
         "calls_that_are_repeated_with_every_argument",
+        "calls_that_look_like_one_before",
         "a_deterministic_communicator_adds_up_in_one_order",
     ],
 )
