@@ -186,6 +186,71 @@ def speedup() -> Iterator[str]:
     )
 
 
+def rounds() -> Iterator[str]:
+    """Rounds, and from how many devices on a ring is worth it."""
+    yield "## 'A server takes 2 rounds, a ring 2 (n-1); with fewer than 4 cards take the server, above 8 the ring'"
+    yield ""
+    rows = []
+    for n in (2, 3, 4, 8, 32):
+        spec, counts = f"switch:{n}@10GB/s,5us", []
+        for size in (1024, 2**20, GB):
+            server, ring = (simulated(name, spec, size) for name in ("parameter_server", "ring"))
+            counts.append(f"{format_time(server.time_s)}, {format_time(ring.time_s)}")
+        rows.append([n, f"{server.rounds}, {ring.rounds}", *counts])
+    yield from table(["n", "rounds: server, ring", "1 KiB: server, ring", "1 MiB", "1 GB"], rows)
+    yield ""
+    yield (
+        "The numbers of rounds are right. What decides is the size, not the number of cards: with 1 GB the ring is n"
+        " times faster on any number of them, 2 too; with 1 KiB the server is faster from 3 on, the more there are"
+        " the further. That 'rounds are no bottleneck' holds for large buffers only."
+    )
+
+
+def busy() -> Iterator[str]:
+    """All interfaces at full load."""
+    yield "## 'In a ring all devices use 100% of their bandwidth'"
+    yield ""
+    rows = []
+    for n in (4, 8, 64):
+        shares = [
+            simulated("ring", f"switch:{n}@10GB/s,{latency}", size).utilisation()
+            for latency, size in (("0us", GB), ("5us", GB), ("5us", 2**20))
+        ]
+        rows.append([n, *(f"{share.min():.1%} to {share.max():.1%}" for share in shares)])
+    yield from table(["n", "1 GB, no latency", "1 GB, 5 us of latency", "1 MiB, 5 us"], rows)
+    yield ""
+    yield (
+        "True of large buffers on equal links: every link, out and in, is busy all the time. With small ones on many"
+        " devices it waits for latencies most of the time, and with one slow link all others wait for that one."
+    )
+
+
+def shares() -> Iterator[str]:
+    """What told shares of a step imply."""
+    yield "## 'Below 30% GPU utilisation with a server on 64 cards', '60% of the time is communication', '23% faster'"
+    yield ""
+    spec = "switch:64@10GB/s,0us"
+    server, ring = (simulated(name, spec, GB).time_s for name in ("parameter_server", "ring"))
+    after = 0.3 / (0.3 + 0.7 * ring / server)
+    yield (
+        "Experiences, which cannot be checked from here; but what they imply can be. Where nothing overlaps, 30%"
+        f" utilisation means that communication takes 70% of a step. A ring is {server / ring:.0f} times faster on 64"
+        f" ranks, which would leave {after:.0%} utilisation."
+        f" Communication at 60% of a step can be hidden at most in part: it takes {0.6 / 0.4:.1f} times as long as the"
+        " computing that it could hide behind."
+    )
+    yield ""
+    gain = 1 - 1 / 1.23
+    rows = [[k, f"{gain / (1 - 1 / k):.0%}"] for k in (2, 4, 8)]
+    yield from table(["gradients accumulated over k steps", "share of communication before, for 23% more speed"], rows)
+    yield ""
+    yield (
+        "Accumulating gradients over k steps leaves one all-reduce for k of them. So 23% more speed is possible where"
+        f" communication took at least {gain:.0%} of the time before, whatever k is; the batch then is k times as"
+        " large."
+    )
+
+
 def hierarchy() -> Iterator[str]:
     """Two hosts of four."""
     yield "## 'With fast links inside hosts and slow ones between, a hierarchy moves less over the slow ones'"
@@ -228,6 +293,11 @@ def slips() -> Iterator[str]:
     )
     yield ""
     yield (
+        "**A reduce-scatter of two pieces.** `reduce_scatter(output, [data[:2], data[2:]])` has one piece per rank, so"
+        " it is for 2 ranks; on 4 it needs four pieces, and is refused with two."
+    )
+    yield ""
+    yield (
         "**Updating in place while sending.** A simulation that loops over the devices and adds into the neighbour's"
         " chunk at once passes on sums that are already too large, or overwrites partial sums; with one chunk per"
         " device instead of one per device *and* part, it cannot reach [10, 10, 10, 10] from [1, 2, 3, 4]. All"
@@ -243,7 +313,7 @@ def chunked(length: int, parts: int) -> list[int]:
 
 
 SECTIONS: Sequence[Callable[[], Iterator[str]]] = (
-    traffic, times, formula, quarter, zero, orders, speedup, hierarchy, slips,
+    traffic, times, busy, formula, rounds, quarter, zero, orders, speedup, shares, hierarchy, slips,
 )  # fmt: skip
 
 

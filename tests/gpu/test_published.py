@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from farandole.gpu.branches import every_split
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(240)  # a few seconds, but of computing alone
 
@@ -38,6 +40,13 @@ def test_the_fastest_algorithm_is_picked_for_six_of_seven_sizes_of_the_mi300x(sc
     fit = script.calibration("mi300x-64").branches[0][1]
     assert sum(fit.right_choices_of_split()) >= 6
     assert sum(fit.right_choices()) >= 6
+
+
+def test_the_fastest_is_picked_for_six_of_seven_sizes_whichever_sizes_are_held_out(script: ModuleType) -> None:
+    splits = every_split(script.calibration("mi300x-64").branches[0][1])
+    assert len({split.fitted for split in splits}) == 10
+    assert all(split.right_choices >= 6 for split in splits)
+    assert all(split.held_out.median < 0.2 for split in splits)
 
 
 def test_the_page_says_what_the_script_finds(script: ModuleType) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,6 +92,38 @@ class BranchFit:
             best == self.model.names[int(self.times[:, j].argmin())]
             for j, best in enumerate(self.trained.best(self.sizes))
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One way to fit some sizes and hold out the others: which were ``fitted``, and how it came out."""
+
+    fitted: tuple[int, ...]
+    held_out: Errors
+    off: Floats
+    right_choices: int
+
+
+def every_split(fit: BranchFit) -> list[Split]:
+    """All ways to fit as many sizes as ``fit`` was trained on, the smallest and the largest among them.
+
+    What one split comes to may be luck; what they all come to is not. ``off`` has the held-out errors, without sign.
+    """
+    found = []
+    count, fastest = len(fit.sizes), fit.times.argmin(axis=0)
+    for inner in combinations(range(1, count - 1), int(fit.training.sum()) - 2):
+        seen = np.isin(np.arange(count), [0, *inner, count - 1])
+        model = _fit(fit.model.names, fit.model.ranks, fit.sizes[seen], fit.times[:, seen])
+        predicted, measured = model.times(fit.sizes[~seen]).ravel(), fit.times[:, ~seen].ravel()
+        found.append(
+            Split(
+                fitted=tuple(int(size) for size in fit.sizes[seen]),
+                held_out=errors(predicted, measured),
+                off=np.abs(predicted / measured - 1),
+                right_choices=int((model.times(fit.sizes).argmin(axis=0) == fastest).sum()),
+            )
+        )
+    return found
 
 
 def is_labelled(points: Sequence[Point]) -> bool:
