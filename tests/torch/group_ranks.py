@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 import farandole.torch
-from farandole.torch.group import ProcessGroup
+from farandole.torch.group import ProcessGroup, create
 from torch_worlds import equal, group, in_turn
 
 
@@ -85,6 +88,42 @@ def again(path: str) -> list[str]:
     return heard
 
 
+def forgotten(path: str) -> None:
+    """Groups that are made and destroyed leave one number each in the store, and nothing in this package's memory."""
+    folder = str(Path(farandole.__file__).parent / "torch" / "*")
+    with group(path) as (rank, size):
+        store: Any = dist.PrefixStore("kept", dist.FileStore(f"{path}-kept", size))
+
+        def make() -> None:
+            small = farandole.torch.Options(slot_bytes=1 << 16)
+            settings: Any = c10d._DistributedBackendOptions()
+            settings.store, settings.group_rank, settings.group_size = store, rank, size
+            settings.timeout, settings.group_id = timedelta(seconds=20), "again"
+            settings.global_ranks_in_group = list(range(size))
+            one = create(settings, small)
+            one.allreduce([torch.ones(3)]).wait()
+            one.shutdown()
+
+        make()
+        tracemalloc.start()
+        before = tracemalloc.take_snapshot()
+        for _ in range(20):
+            make()
+        gc.collect()
+        dist.barrier()
+        counter = f"farandole///{'-'.join(map(str, range(size)))}"
+        assert store.check([counter])
+        assert not any(store.check([f"{counter}/{time}/{r}"]) for time in range(22) for r in range(size))
+        after = tracemalloc.take_snapshot()
+        tracemalloc.stop()
+        grown = [
+            line
+            for line in after.filter_traces([tracemalloc.Filter(True, folder)]).compare_to(before, "lineno")
+            if line.count_diff >= 20
+        ]
+        assert not grown, grown
+
+
 def split(path: str) -> None:
     """A group is split by its own method, and one that came of it once more; names, options and timeouts."""
     with group(path) as (rank, size):
@@ -120,4 +159,4 @@ def meshes(path: str) -> None:
 
 def parts(path: str) -> None:
     """All that three ranks do, one after another."""
-    in_turn(path, [some_ranks, many, split])
+    in_turn(path, [some_ranks, many, split, forgotten])

@@ -32,6 +32,11 @@ def test_an_algorithm_can_be_asked_for_by_option_call_and_context(arguments: dic
     assert spawn(2, f"{RANKS}:forced", arguments) == [["tree", "ring", "direct"]] * 2
 
 
+def test_a_group_can_be_asked_to_add_up_in_the_order_of_the_ranks_always(arguments: dict[str, str]) -> None:
+    for (heard,) in spawn(3, f"{RANKS}:ordered", arguments):
+        assert "ring does not add up in the order of the ranks" in heard
+
+
 def test_calls_that_do_not_match_raise_on_all_ranks_and_name_both(arguments: dict[str, str]) -> None:
     for message in spawn(2, f"{RANKS}:mismatch", arguments):
         assert "float32[3]" in message

@@ -76,3 +76,22 @@ def test_torch_can_be_imported_whatever_goes_wrong_with_us(installed: Path) -> N
     done = run(installed, broken)
     assert done.returncode == 0, done.stderr
     assert "the backend 'farandole' is not available: RuntimeError: not today" in done.stderr
+
+
+def test_the_installed_package_is_known_to_torch(tmp_path: Path) -> None:
+    def alone(script: str) -> subprocess.CompletedProcess[str]:
+        """Without this checkout, or anything else, on the path."""
+        return subprocess.run(
+            [sys.executable, "-I", "-c", script],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=55,
+        )
+
+    if alone("import importlib.metadata; importlib.metadata.version('farandole')").returncode:
+        pytest.skip("the package is not installed for this Python")
+    done = alone(SILENT + FIRST_USE)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -191,6 +191,26 @@ def forced(path: str) -> list[str]:
     return ran
 
 
+def ordered(path: str) -> list[str]:
+    """A deterministic group adds up in the order of the ranks, and refuses to do it in another; what it says."""
+    heard = []
+    with group(path, pg_options=farandole.torch.Options(deterministic=True)) as (rank, size):
+        terms = [(torch.arange(9.0) + 0.1) * 10.0 ** (3 * ((r + 1) % size) - 3) for r in range(size)]
+        wanted = terms[0]
+        for term in terms[1:]:
+            wanted = wanted + term
+        dist.all_reduce(tensor := terms[rank].clone())
+        equal(tensor, wanted)
+        part = torch.empty(3)
+        dist.reduce_scatter_single(part, terms[rank][: size * 3].clone())
+        equal(part, wanted[rank * 3 : rank * 3 + 3])
+        try:
+            farandole.torch.all_reduce(tensor, algorithm="ring")
+        except farandole.errors.UsageError as error:
+            heard.append(str(error))
+    return heard
+
+
 def mismatch(path: str) -> str:
     """One rank reduces fewer elements; what this rank hears."""
     try:

@@ -244,10 +244,10 @@ def _create(settings: Any, options: Options, configuration: str = "") -> Process
     rank, size, timeout = settings.group_rank, settings.group_size, settings.timeout
     limit_s = timeout.total_seconds()
     chosen = choices(options.algorithm)
-    key = ""
+    key, met = "", None
     if size > 1:
         members = settings.global_ranks_in_group or range(size)
-        key = agree(settings.store, rank, size, settings.group_id, members, timeout, os.environ)
+        key, met = agree(settings.store, rank, size, members, timeout, os.environ)
     made = connect(
         rank,
         size,
@@ -257,6 +257,8 @@ def _create(settings: Any, options: Options, configuration: str = "") -> Process
         slot_bytes=options.slot_bytes,
         deterministic=options.deterministic,
     )
+    if met is not None:
+        met()
     channel = Channel(made, settings.group_id, limit_s, chosen)
     return ProcessGroup(channel, settings, configuration, options.buffer_bytes)
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as c10d_core
 
+from farandole.torch.pool import Pool
+
 # The group's methods that the inner backend has too, under the same names.
 _PASSED_ON = (
     "abort", "all_gather_single", "all_gather_single_coalesced", "all_to_all_single", "allgather",
@@ -65,7 +67,8 @@ class Inner(c10d_core.Backend):
 
     def allocate_tensor(self, length: int, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:  # noqa: ARG002
         """A tensor that lies in shared memory, if it is long enough; all ranks call this together."""
-        return self.group().pool.take(length, dtype)  # type: ignore[union-attr]
+        pool: Pool = self.group().pool  # type: ignore[union-attr]
+        return pool.take(length, dtype)
 
 
 def _passed_on(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 Each rank leaves a note: which host it is on, and, if it is rank 0, a number that cannot be guessed. A store may
 outlive the ranks (torchrun keeps it when it restarts them), so the notes' names carry the run, the attempt, and how
-often this group was made before.
+often this group was made before. The store counts that: nobody comes to be in a group for the second time before all
+have come for the first. Notes that have been read are taken away; one number for each group stays.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,22 @@ import torch.distributed as dist
 from farandole.errors import RendezvousError
 from farandole.run.hosting import spell
 
-_made: Counter[tuple[str, tuple[int, ...]]] = Counter()
-
 
 def agree(
     store: Any,
     rank: int,
     size: int,
-    group_id: str,
     members: Sequence[int],
     timeout: timedelta,
     environ: Mapping[str, str],
-) -> str:
-    """A key that the ``size`` ranks of a group have in common, and no one else.
+) -> tuple[str, Callable[[], object]]:
+    """A key that the ``size`` ranks of a group have in common, and no one else; and what to call when they have met.
 
     Raises RendezvousError where ranks do not come, or are on several hosts.
     """
-    name = (group_id, tuple(members))
-    _made[name] += 1
     attempt = environ.get("TORCHELASTIC_RUN_ID", ""), environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    prefix = f"farandole/{'/'.join(attempt)}/{'-'.join(map(str, members))}/{_made[name]}"
+    group = f"farandole/{'/'.join(attempt)}/{'-'.join(map(str, members))}"
+    prefix = f"{group}/{(store.add(group, 1) - 1) // size}"
     note = {"host": _host(), "name": socket.gethostname(), "key": secrets.token_hex(16) if rank == 0 else ""}
     store.set(f"{prefix}/{rank}", json.dumps(note))
     notes = [json.loads(text) for text in _read(store, [f"{prefix}/{r}" for r in range(size)], timeout)]
@@ -53,7 +49,7 @@ def agree(
             rank=rank,
             away=away,
         )
-    return f"torch {notes[0]['key']}"
+    return f"torch {notes[0]['key']}", lambda: store.delete_key(f"{prefix}/{rank}")
 
 
 def _read(store: Any, names: list[str], timeout: timedelta) -> list[bytes]:

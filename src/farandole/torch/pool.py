@@ -14,7 +14,6 @@ import sys
 import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 

@@ -135,9 +135,9 @@ def reduce(
 def all_gather_into_tensor(
     output: Tensor, input_: Tensor, group: Group = None, async_op: bool = False, *, algorithm: Choice = AUTO
 ) -> Any:
-    """As ``dist.all_gather_into_tensor``."""
+    """As ``dist.all_gather_single``, which was called so before PyTorch 2.13."""
     with _asked("all_gather", algorithm, group):
-        return dist.all_gather_into_tensor(output, input_, group, async_op)
+        return dist.all_gather_single(output, input_, group, async_op)
 
 
 def reduce_scatter_tensor(
@@ -149,9 +149,9 @@ def reduce_scatter_tensor(
     *,
     algorithm: Choice = AUTO,
 ) -> Any:
-    """As ``dist.reduce_scatter_tensor``."""
+    """As ``dist.reduce_scatter_single``, which was called so before PyTorch 2.13."""
     with _asked("reduce_scatter", algorithm, group):
-        return dist.reduce_scatter_tensor(output, input_, op, group, async_op)
+        return dist.reduce_scatter_single(output, input_, op, group, async_op)
 
 
 def all_to_all_single(

@@ -64,9 +64,10 @@ class Repeats:
     def learn(self, what: str, op: str, source: Tensor, target: Tensor, work: Work) -> None:
         """The channel has carried out ``what`` on plain memory; ``op`` is empty if it reduces nothing."""
         # A complex tensor might be conjugated, another time.
-        if work.found is not None and op in {"", "sum", "avg"} and not source.is_complex():
-            if not (self._channel.shares and self._may_be_shared(source, target)):
-                self._channel.remember((what, op, source.dtype, source.numel(), target.numel()), work.found)
+        if work.found is None or op not in {"", "sum", "avg"} or source.is_complex():
+            return
+        if not (self._channel.shares and self._may_be_shared(source, target)):
+            self._channel.remember((what, op, source.dtype, source.numel(), target.numel()), work.found)
 
     def in_place(self, what: str, tensors: Tensor | Sequence[Tensor], opts: Any) -> Work | None:
         """A reduction of one tensor of each rank, carried out or begun if it is one that is known; else None."""
