@@ -23,8 +23,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "exception": ("PeerLostError",),
     # With calls in flight, which may be cut short, or meet other calls.
     "close": ("ClosedError", "MismatchError"),
-    # In a call, between two of them, or while ranks meet.
-    "interrupt": ("CommunicationError", "ClosedError", "RendezvousError"),
+    # In a call, between two of them, or while ranks meet, after which its process may have ended as well.
+    "interrupt": ("CommunicationError", "ClosedError", "RendezvousError", "PeerLostError"),
     "stop for too long": ("TimeLimitError",),
     "late": ("TimeLimitError",),
     "another collective": ("MismatchError",),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import farandole
-from farandole.errors import CommunicationError, MismatchError
+from farandole.errors import CommunicationError, MismatchError, UsageError
 
 SLOT_BYTES = 64 << 10
 VICTIM = 1
@@ -32,6 +32,11 @@ def _told(call: Callable[[], object]) -> Told:
     return {"error": ""}
 
 
+def _raise() -> None:
+    message = "the victim's own"
+    raise RuntimeError(message)
+
+
 def _die(*_: Any, **__: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -41,10 +46,48 @@ def killed_in_a_split(color: int) -> list[Any]:
     with _init() as c:
         pids = c.all_gather(np.array([os.getpid()])).tolist()
         if c.rank == VICTIM:
-            c._make_part = _die  # type: ignore[method-assign]
+            c._make_part = _die
         part = color if c.rank in {VICTIM, c.size - 1} else 0
         told = _told(lambda: c.split(part, -c.rank))
         return [told, pids[VICTIM], _told(c.barrier)["error"]]
+
+
+def gone_before_a_meeting(what: str, how: str) -> Told:
+    """The victim is interrupted before it comes to a meeting, and closes or ends the communicator for that reason."""
+    c = _init()
+    c.barrier()
+    call = (lambda: c.split(0)) if what == "split" else (lambda: c.empty(1000))
+    if c.rank != VICTIM:
+        return _told(call)
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    c._make_part = interrupted
+    c._executor.shared._meet = interrupted
+    try:
+        if how == "closes":
+            call()
+        with c:
+            call()
+    except KeyboardInterrupt:
+        c.close(0.0)
+    # As long as it is there, it is not its end that the others hear of.
+    while c.engine is not None and any(rank.left == "" for rank in c.engine.flight().ranks):
+        time.sleep(0.001)
+    return {"error": "interrupted"}
+
+
+def without_a_communicator_after_all() -> Told:
+    """The ranks have met, and the victim cannot use what they have made: it asks for something else than rank 0."""
+    try:
+        c = _init(deterministic=os.environ["RANK"] == str(VICTIM))
+    except UsageError as error:
+        told: Told = {"error": type(error).__name__}
+    else:
+        told = _told(c.barrier)
+    _init().close()  # so that it is not the end of the victim's process that the others hear of
+    return told
 
 
 def killed_in_empty() -> list[Any]:
@@ -99,3 +142,23 @@ def one_is_stopped_and_another_killed() -> Told:
 def _state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
         return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def ended_by_an_exception_with_a_call_in_flight() -> Told:
+    """The victim is in a call, in the background, that the others have not come to, when an exception ends it."""
+    c = _init()
+    c.barrier()
+    engine = c.engine
+    assert engine is not None
+    if c.rank == VICTIM:
+        try:
+            with c:
+                c.background.all_reduce(np.ones(100_000))
+                while not engine.flight().ranks[VICTIM].calls[-1].is_running:
+                    os.sched_yield()
+                _raise()
+        except RuntimeError:
+            return {"error": "its own"}
+    while engine.flight().failure == "none":
+        os.sched_yield()
+    return _told(lambda: c.all_reduce(np.ones(100_000)))

@@ -37,6 +37,24 @@ def test_a_rank_that_dies_when_a_shared_array_is_made_is_lost() -> None:
         assert later in {"PeerLostError", "ClosedError"}
 
 
+@pytest.mark.parametrize("what", ["split", "empty"])
+@pytest.mark.parametrize(("how", "error"), [("closes", "ClosedError"), ("ends", "PeerLostError")])
+def test_nobody_waits_in_a_meeting_for_a_rank_that_has_left_the_communicator(what: str, how: str, error: str) -> None:
+    told = spawn(3, f"{RANKS_PY}:gone_before_a_meeting", {"what": what, "how": how}, timeout_s=25)
+    for rank in (0, 2):
+        assert (told[rank]["error"], told[rank]["rank"]) == (error, rank), told
+        assert f"rank {rank}, {what}" in told[rank]["message"]
+    blamed = {told[0]["peer"], told[2]["peer"]}
+    # Whoever has heard of it may have closed as well, before the other one looks.
+    assert VICTIM in blamed if how == "closes" else blamed == {VICTIM}
+
+
+def test_nobody_waits_for_a_rank_that_has_no_communicator_after_all() -> None:
+    told = spawn(3, f"{RANKS_PY}:without_a_communicator_after_all", timeout_s=25)
+    assert [each["error"] for each in told] == ["ClosedError", "UsageError", "ClosedError"]
+    assert {told[rank]["peer"] for rank in (0, 2)} == {VICTIM}
+
+
 def test_a_rank_that_makes_another_call_than_a_shared_array_is_noticed_at_once() -> None:
     assert [told["error"] for told in spawn(3, f"{RANKS_PY}:another_call_than_empty")] == ["MismatchError"] * 3
 
@@ -51,3 +69,11 @@ def test_a_mismatch_shows_both_sides_although_a_rank_has_not_come_so_far() -> No
 def test_a_death_is_heard_of_although_another_rank_is_stopped() -> None:
     for told in _survivors(4, "one_is_stopped_and_another_killed").values():
         assert (told["error"], told["peer"], told["is_right"]) == ("PeerLostError", VICTIM, True)
+
+
+def test_an_exception_with_calls_in_flight_is_a_loss_that_says_which_exception_it_was() -> None:
+    told = spawn(3, f"{RANKS_PY}:ended_by_an_exception_with_a_call_in_flight")
+    assert told[VICTIM]["error"] == "its own"
+    for rank in (0, 2):
+        assert (told[rank]["error"], told[rank]["peer"]) == ("PeerLostError", VICTIM)
+        assert "was ended by RuntimeError" in told[rank]["message"]

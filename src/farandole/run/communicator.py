@@ -30,6 +30,7 @@ from farandole.run.choices import Choices
 from farandole.run.endings import name_of
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, Choice, Executor
+from farandole.run.meeting import Known
 from farandole.run.parts import MakePart, part_of
 from farandole.run.recording import Recording
 from farandole.run.requests import Request
@@ -309,7 +310,7 @@ class Communicator:
             return None
         members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(table) if c == color)]
         name = f"split {self._splits} {color}"
-        part = part_of(self._executor.engine, members, self.rank, name, self._make_part)
+        part = part_of(self._executor.engine, members, self.rank, name, self._executor.timeout_s, self._make_part)
         part._parent_ranks = tuple(members)  # noqa: SLF001
         return part
 
@@ -329,7 +330,7 @@ class Communicator:
         engine = self._executor.engine
         if engine is None:
             ranks: tuple[int, ...] = (0,)
-            part = self._make_part(0, 1, "")
+            part = self._make_part(0, 1, "", known=Known())
         else:
             part, ranks = shrunk(engine.leave_to_shrink(), f"{self._key} shrink", self._make_part, timeout_s)
         part._parent_ranks = ranks  # noqa: SLF001

@@ -25,9 +25,9 @@ from farandole.run.arrays import Array, address
 from farandole.run.bind import Bound, bind, longest_chunk
 from farandole.run.call import Call, check_order, compiled
 from farandole.run.dump import Dump
-from farandole.run.failures import FORKED, State, failure_error, forked_error
+from farandole.run.failures import CLOSED, FORKED, State, failure_error, forked_error
 from farandole.run.flight import LEFT, Flight, parse
-from farandole.run.meeting import Meeting
+from farandole.run.meeting import Known, Meeting
 from farandole.run.roll import Roster
 from farandole.run.share import shared
 from farandole.schedule import Schedule
@@ -280,10 +280,22 @@ class Engine:
         """The flight recorder of all ranks as it is now."""
         return parse(self._runner.control(), self._runner.control(), _core.flight_clock())
 
-    @property
-    def handles(self) -> Sequence[int]:
-        """A pidfd on each rank's process, by rank: -1 for the own one, and where the kernel has none."""
-        return self._meeting.pidfds
+    def known(self, members: Sequence[int], what: str, timeout_s: float) -> Known:
+        """What is known of these ranks while they meet for ``what``: their processes, and whether one has left.
+
+        ``timeout_s`` is how long calls wait for a late rank.
+        """
+
+        def trouble() -> CommunicationError | None:
+            failure, peer, _ = self._runner.broken()
+            if failure:
+                return self.error(failure, peer, timeout_s, what)
+            gone = [rank for rank in members if rank != self.rank and self._runner.left(rank)]
+            # Whoever has closed may have done so because of one that failed, which is the better news.
+            gone.sort(key=lambda rank: self._runner.ending(rank) == "")
+            return self.error(CLOSED, gone[0], timeout_s, what) if gone else None
+
+        return Known(tuple(self._meeting.pidfds[member] for member in members), trouble)
 
     def leave_to_shrink(self) -> Roster:
         """Make no more calls, and end those in flight; who the ranks are, and which of them are gone.

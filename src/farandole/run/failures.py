@@ -48,7 +48,8 @@ def failure_error(
             " with the same lengths, dtype, op, root and algorithm",
             **facts,
         )
-    if failure == LOST:
+    # A rank that an exception ends breaks off its own calls in flight first, as one does that closes.
+    if failure == LOST or (failure == CLOSED and ending and peer != rank):
         how = f"was ended by {ending}" if ending else "has died"
         facts["ending"] = ending
         return PeerLostError(f"{mine}: rank {peer} (pid {pids[peer]}) {how}; {where}", pid=pids[peer], **facts)

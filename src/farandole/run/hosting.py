@@ -11,14 +11,16 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from farandole.errors import CommunicationError, RendezvousError
 from farandole.run import segment, wire
 from farandole.run.machine import cores_of
-from farandole.run.meeting import Meeting, lost, went_away
+from farandole.run.meeting import Known, Meeting, lost, went_away
 from farandole.run.processes import NO_HANDLE, pid_of
+
+_LOOK_EVERY_S = 0.05  # for trouble among those that have met before, of which nothing wakes the host
 
 
 @dataclass(slots=True)
@@ -31,20 +33,18 @@ class _Guest:
     is_ready: bool = False
 
 
-def hold(listener: socket.socket, me: wire.Hello, watched: Sequence[int] = ()) -> Meeting:
+def hold(listener: socket.socket, me: wire.Hello, known: Known) -> Meeting:
     """Hold the meeting of all ranks of ``me.size``, within ``me.patience_s`` seconds.
-
-    ``watched`` are pidfds of ranks' processes, by rank, where they are known before they come: -1 for none.
 
     Raises RendezvousError, PeerLostError or ResourceError, which then every rank that is there raises too.
     """
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
-        for rank, handle in enumerate(watched):
+        for rank, handle in enumerate(known.handles):
             if handle != NO_HANDLE and rank != me.rank:
                 selector.register(handle, selectors.EVENT_READ, rank)
-        host = _Host(listener, me, selector, time.monotonic() + me.patience_s, me.timeout_s)
+        host = _Host(listener, me, known, selector, time.monotonic() + me.patience_s, me.timeout_s)
         meeting = Meeting(me.rank, me.size, me.segment_bytes)
         try:
             host.gather()
@@ -66,6 +66,7 @@ def hold(listener: socket.socket, me: wire.Hello, watched: Sequence[int] = ()) -
 class _Host:
     listener: socket.socket
     me: wire.Hello
+    known: Known
     selector: selectors.BaseSelector
     deadline: float
     limit_s: float  # the timeout of the rank whose time is up first
@@ -124,7 +125,9 @@ class _Host:
             left_s = self.deadline - time.monotonic()
             if left_s <= 0:
                 raise late(ranks)
-            self._listen(left_s)
+            self._listen(min(left_s, _LOOK_EVERY_S) if self.known.handles else left_s)
+            if trouble := self.known.trouble():
+                raise trouble
 
     def _listen(self, timeout_s: float) -> None:
         for key, _ in self.selector.select(timeout_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -14,6 +15,22 @@ from farandole.run.processes import NO_HANDLE, is_dying, release, watch
 NO_DESCRIPTOR = -1
 _DYING_S = 0.1
 MOST_KEPT = 128  # of a process: each is a descriptor, and there are 1,024 by default
+
+
+def _no_trouble() -> CommunicationError | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a rank knows of those that it is to meet, if they have met before; so it need not wait for all to come.
+
+    ``handles`` are pidfds of their processes, by rank: the end of one ends the meeting. So does an error that
+    ``trouble`` returns, which is asked now and then: where they met before, somebody has left, or a call has failed.
+    """
+
+    handles: tuple[int, ...] = ()
+    trouble: Callable[[], CommunicationError | None] = _no_trouble
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Communicators of some of the ranks of another one.
 
-The ranks know each other already. So they need not wait for one that dies before it comes to their meeting: each
-watches the processes of the others.
+The ranks know each other already. So they need not wait for one that dies, or leaves the whole, before it comes to
+their meeting: each watches the processes of the others, and what becomes of the whole.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from farandole.errors import PeerLostError
+from farandole.run.meeting import Known
 
 if TYPE_CHECKING:
     from farandole.run.communicator import Communicator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class MakePart(Protocol):
     """Makes a communicator of some of the ranks.
 
-    ``name`` is unlike that of any other part. ``watched`` are pidfds, by rank, of processes whose end ends the meeting.
+    ``name`` is unlike that of any other part; ``known`` is what is known of these ranks.
     """
 
     def __call__(
@@ -28,23 +29,27 @@ class MakePart(Protocol):
         size: int,
         name: str,
         *,
+        known: Known,
         meeting_timeout_s: float | None = None,
-        watched: tuple[int, ...] = (),
     ) -> Communicator:
         """The communicator of which this process is rank ``rank``."""
         ...
 
 
-def part_of(engine: Engine | None, members: Sequence[int], rank: int, name: str, make_part: MakePart) -> Communicator:
+def part_of(
+    engine: Engine | None, members: Sequence[int], rank: int, name: str, timeout_s: float, make_part: MakePart
+) -> Communicator:
     """The communicator of ``members``, in that order, for rank ``rank``, which is one of them.
 
     ``engine`` is that of the whole, and ranks are numbered as there. Raises PeerLostError where a member dies before
-    all have met, and what a meeting raises besides.
+    all have met, what has gone wrong with the whole meanwhile, and what a meeting raises besides.
     """
-    handles = () if engine is None else tuple(engine.handles[member] for member in members)
+    known = Known() if engine is None else engine.known(members, "split", timeout_s)
     try:
-        return make_part(members.index(rank), len(members), name, watched=handles)
+        return make_part(members.index(rank), len(members), name, known=known)
     except PeerLostError as error:
+        if "states" in error.facts:  # it comes from the whole
+            raise
         peer, pid = members[error.facts["peer"]], error.facts["pid"]
         raise PeerLostError(
             f"rank {rank}, split: rank {peer} (pid {pid}) has died while ranks {', '.join(map(str, sorted(members)))} "

@@ -25,19 +25,19 @@ import math
 import os
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import farandole
-from farandole.errors import CommunicationError, PeerLostError, RendezvousError, UsageError
+from farandole.errors import CommunicationError, RendezvousError, UsageError
 from farandole.run import segment, wire
 from farandole.run.hosting import hold
-from farandole.run.meeting import NO_DESCRIPTOR, Meeting, went_away
+from farandole.run.meeting import NO_DESCRIPTOR, Known, Meeting, went_away
 from farandole.run.processes import NO_HANDLE
 
 __all__ = ["Meeting", "meet"]
 
+NOTHING_KNOWN = Known()
 GRACE_S = 1.0  # the host settles lateness; this is how long its guests wait for its word
 _RETRY_S = 0.01
 _Expected = TypeVar("_Expected", bound=wire.Message)
@@ -50,7 +50,7 @@ def meet(
     timeout_s: float,
     segment_bytes: int = 0,
     word: str = "",
-    watched: Sequence[int] = (),
+    known: Known = NOTHING_KNOWN,
 ) -> Meeting:
     """Wait until all ``size`` ranks of this host are here, at most ``timeout_s`` seconds, and share a new segment.
 
@@ -60,7 +60,7 @@ def meet(
     Raises RendezvousError, with the facts ``missing`` and ``present``, where ranks are missing, PeerLostError where one
     has died, and ResourceError where there is too little memory.
 
-    ``watched`` are pidfds of the ranks' processes, by rank, where they are known: the end of one ends the meeting.
+    What is ``known`` of the ranks may end the meeting before its time, with PeerLostError or an error of its own.
     """
     _check_arguments(rank, size, key, timeout_s, segment_bytes)
     if size == 1:
@@ -70,7 +70,7 @@ def meet(
     try:
         while (left_s := deadline - time.monotonic()) > 0:
             me = wire.Hello(wire.PROTOCOL, farandole.__version__, rank, size, segment_bytes, timeout_s, left_s, word)
-            meeting = _as_host(address, me, watched) or _as_guest(address, me)
+            meeting = _as_host(address, me, known) or _as_guest(address, me, known)
             if meeting is not None:
                 return meeting
             time.sleep(_RETRY_S)
@@ -104,7 +104,7 @@ def address_of(key: str) -> bytes:
     return b"\0farandole-" + hashlib.sha256(key.encode()).hexdigest()[:32].encode()
 
 
-def _as_host(address: bytes, me: wire.Hello, watched: Sequence[int]) -> Meeting | None:
+def _as_host(address: bytes, me: wire.Hello, known: Known) -> Meeting | None:
     """The meeting, if this process is the first to come; None if the name is taken."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
@@ -114,10 +114,10 @@ def _as_host(address: bytes, me: wire.Hello, watched: Sequence[int]) -> Meeting 
                 return None
             raise
         listener.listen(me.size)
-        return hold(listener, me, watched)
+        return hold(listener, me, known)
 
 
-def _as_guest(address: bytes, me: wire.Hello) -> Meeting | None:
+def _as_guest(address: bytes, me: wire.Hello, known: Known) -> Meeting | None:
     """The meeting, held by another; None if there is no one after all, who has just come or just left."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(me.patience_s + GRACE_S)
@@ -134,7 +134,7 @@ def _as_guest(address: bytes, me: wire.Hello) -> Meeting | None:
                 pid=host.pid,
                 uid=host.uid,
             )
-        return _Guest(connection, me, host.pid).attend()
+        return _Guest(connection, me, known, host.pid).attend()
 
 
 @dataclass(slots=True)
@@ -143,6 +143,7 @@ class _Guest:
 
     connection: socket.socket
     me: wire.Hello
+    known: Known
     host_pid: int
     host_rank: int = -1  # not known until the host has said so
 
@@ -196,10 +197,10 @@ class _Guest:
             meeting.close_segment()
             meeting.segment_fd = descriptor
         if isinstance(message, wire.Failed):
-            error = message.error()
-            if isinstance(error, PeerLostError):
-                error.facts["rank"] = self.me.rank
-            raise error
+            failure = self.known.trouble() or message.error()  # rather in this rank's own words than in the host's
+            if "peer" in failure.facts:
+                failure.facts["rank"] = self.me.rank
+            raise failure
         if not isinstance(message, expected):
             raise self._error(f"sent {type(message).__name__} where {expected.__name__} was due")
         return message

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from farandole.errors import PeerLostError, RendezvousError
 from farandole.run import roll
+from farandole.run.meeting import Known
 from farandole.run.rendezvous import GRACE_S
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ def shrunk(
     while True:
         agreed = roll.call(roster, key, deadline, timeout_s)
         left_s = deadline - time.monotonic()
-        watched = tuple(roster.handles[rank] for rank in agreed.ranks)
+        known = Known(tuple(roster.handles[rank] for rank in agreed.ranks))
         try:
             part = make_part(
                 agreed.ranks.index(roster.rank),
                 len(agreed.ranks),
                 f"shrunk {agreed.word}",
                 meeting_timeout_s=max(left_s, GRACE_S),
-                watched=watched,
+                known=known,
             )
         except (PeerLostError, RendezvousError):
             if time.monotonic() >= deadline:

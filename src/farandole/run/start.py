@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from farandole.run.communicator import Communicator
 from farandole.run.engine import DEFAULT_SLOT_BYTES, Engine
 from farandole.run.environment import meeting_key, world
 from farandole.run.executor import Executor
-from farandole.run.meeting import Meeting
-from farandole.run.rendezvous import meet
+from farandole.run.meeting import Known, Meeting
+from farandole.run.rendezvous import NOTHING_KNOWN, meet
 from farandole.run.requests import Place
 from farandole.run.shared import SharedArrays
 
@@ -77,17 +78,17 @@ def connect(
     slot_bytes: int = DEFAULT_SLOT_BYTES,
     deterministic: bool | None = None,
     environ: Mapping[str, str] | None = None,
-    watched: tuple[int, ...] = (),
+    known: Known = NOTHING_KNOWN,
 ) -> Communicator:
     """Make a communicator of ``size`` processes that agree on ``key`` by other means than a launcher's.
 
-    ``environ`` says where rank 0 finds its profile; see :mod:`farandole.run.choices`. ``watched`` are pidfds of the
-    processes, by rank, where they are known: if one ends, the others do not wait for it.
+    ``environ`` says where rank 0 finds its profile; see :mod:`farandole.run.choices`. What is ``known`` of
+    the processes may end their meeting before its time.
     """
     usual_s = meeting_timeout_s
 
     def make_part(
-        rank: int, size: int, name: str, *, meeting_timeout_s: float | None = None, watched: tuple[int, ...] = ()
+        rank: int, size: int, name: str, *, known: Known, meeting_timeout_s: float | None = None
     ) -> Communicator:
         return connect(
             rank,
@@ -98,7 +99,7 @@ def connect(
             slot_bytes=slot_bytes,
             deterministic=deterministic,
             environ=environ,
-            watched=watched,
+            known=known,
         )
 
     place = Place(rank, size)
@@ -107,11 +108,11 @@ def connect(
     variables = os.environ if environ is None else environ
     ordered = is_deterministic(variables) if deterministic is None else deterministic
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
-    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, watched)
+    meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, known)
 
     def meet_over(size_bytes: int, name: str) -> Meeting:
-        handles = tuple(meeting.pidfds)  # so that nobody waits for a rank that dies before it comes
-        return meet(rank, size, meeting_key(key, name), meeting_timeout_s, size * size_bytes, watched=handles)
+        known = engine.known(range(size), "empty", timeout_s)
+        return meet(rank, size, meeting_key(key, name), meeting_timeout_s, size * size_bytes, known=known)
 
     try:
         choices = agreed(meeting.word, size, meeting.cores)
@@ -120,6 +121,9 @@ def connect(
         executor = Executor(place, engine, timeout_s, choices, SharedArrays(meet_over))
         return Communicator(executor, make_part, key)
     except BaseException:
+        # The others have their communicator, and must not wait for this rank in it.
+        with contextlib.suppress(Exception):
+            Engine(meeting, slot_bytes).close(0)
         meeting.close()
         raise
 

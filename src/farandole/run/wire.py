@@ -18,7 +18,15 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from farandole.errors import CommunicationError, PeerLostError, RendezvousError, ResourceError
+from farandole.errors import (
+    ClosedError,
+    CommunicationError,
+    MismatchError,
+    PeerLostError,
+    RendezvousError,
+    ResourceError,
+    TimeLimitError,
+)
 
 PROTOCOL = 2
 MOST_RANKS = 4096
@@ -31,6 +39,7 @@ WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
 Word = Annotated[str, Meta(max_length=WORD_BYTES)]
 Fact = int | float | str | list[int] | None
+Kind = Literal["rendezvous", "resource", "lost", "mismatch", "late", "closed", "other"]
 
 _OUT_OF_SOMETHING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 _DESCRIPTOR = struct.Struct("i")
@@ -88,27 +97,38 @@ class Go(msgspec.Struct, tag="go", frozen=True):
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """The meeting is over, for everyone: why."""
 
-    kind: Literal["rendezvous", "resource", "lost"]
+    kind: Kind
     message: Annotated[str, Meta(max_length=16 << 10)]
     facts: dict[str, Fact]
 
     @classmethod
     def of(cls, error: CommunicationError) -> Failed:
         """The message that brings ``error`` to the others."""
-        facts: dict[str, Fact] = {
-            name: value for name, value in error.facts.items() if isinstance(value, int | float | str | list)
-        }
-        kind: Literal["rendezvous", "resource", "lost"] = "rendezvous"
-        if isinstance(error, ResourceError | PeerLostError):
-            kind = "resource" if isinstance(error, ResourceError) else "lost"
+        facts: dict[str, Fact] = {name: value for name, value in error.facts.items() if _can_travel(value)}
+        kind = next(kind for kind, its in _KINDS.items() if isinstance(error, its))
         return cls(kind, str(error)[: 8 << 10], facts)
 
     def error(self) -> CommunicationError:
         """The error that it brings."""
-        kinds = {"rendezvous": RendezvousError, "resource": ResourceError, "lost": PeerLostError}
-        kind: type[CommunicationError] = kinds[self.kind]
         facts = {name: value for name, value in self.facts.items() if name not in {"self", "message"}}
-        return kind(self.message, **facts)
+        return _KINDS[self.kind](self.message, **facts)
+
+
+_KINDS: dict[Kind, type[CommunicationError]] = {
+    "rendezvous": RendezvousError,
+    "resource": ResourceError,
+    "lost": PeerLostError,
+    "mismatch": MismatchError,
+    "late": TimeLimitError,
+    "closed": ClosedError,
+    "other": CommunicationError,  # of which all others are kinds
+}
+
+
+def _can_travel(value: object) -> bool:
+    return isinstance(value, int | float | str) or (
+        isinstance(value, list) and all(isinstance(each, int) for each in value)
+    )
 
 
 Message = Hello | Joined | Welcome | Ready | Go | Failed | Roll
