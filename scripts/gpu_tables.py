@@ -186,10 +186,10 @@ def _splits(fit: BranchFit) -> Iterator[str]:
         f"One split may be luck, so here are all {len(splits)} that fit {int(fit.training.sum())} sizes, with the"
         f" smallest and the largest among them. Their medians go from {percent(medians[0])} to {percent(medians[-1])};"
         f" over all their held-out points it is {percent(together)}, and {better or 'none'} of them are better than"
-        " 'every other size'. So on this table a tenth is reached by that split, and not in general. The lines miss the"
-        f" points that they are fitted to, too: by {percent(fit.in_sample.median)}, the median of all {fit.times.size}. What does"
-        f" not hang on the split is the choice: the fastest is right for at least {right[0]} of {len(fit.sizes)} sizes"
-        " in each."
+        " 'every other size'. So on this table a tenth is reached by that split, and not in general. The lines miss"
+        " the points that they are fitted to, too:"
+        f" by {percent(fit.in_sample.median)}, the median of all {fit.times.size}. What does not hang on the split is"
+        f" the choice: the fastest is right for at least {right[0]} of {len(fit.sizes)} sizes in each."
     )
 
 

@@ -240,3 +240,9 @@ def test_a_late_rank_holds_up_a_large_ring() -> None:
     late = predict("all_reduce", "ring", cluster, 2**20, settings=Settings(delays={7: 1.0}))
     assert late.time_s - 0.5 * usual.time_s >= 1.0
     assert late.time_s <= 1.0 + usual.time_s * (1 + 1e-9)
+
+
+def test_a_rank_that_reduces_from_thousands_has_a_critical_path_all_the_same() -> None:
+    result = predict("reduce", "direct", parse("dgx-h100:1000"), 1 << 30)
+    assert sum(hop.end_s - hop.start_s for hop in result.hops) == pytest.approx(result.time_s, rel=1e-9)
+    assert len(result.critical_path()) < 10

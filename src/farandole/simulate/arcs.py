@@ -114,7 +114,8 @@ class Arcs:
                 width = 1 << (power - 1)
                 row = np.maximum(row[:-width], row[width:])
             for rows, head, tail in groups:
-                best[rows] = np.maximum(best[rows], np.maximum(row[head], row[tail]))
+                most = row[head] if not power else np.maximum(row[head], row[tail])
+                best[rows] = np.maximum(best[rows], most)
         return best
 
     def raised(self, values: Floats, to: Floats) -> Floats:
@@ -124,7 +125,8 @@ class Arcs:
         for power in reversed(range(len(by_width))):
             for rows, head, tail in by_width[power]:
                 np.maximum.at(above, head, to[rows])
-                np.maximum.at(above, tail, to[rows])
+                if power:  # otherwise the tail is the head
+                    np.maximum.at(above, tail, to[rows])
             if power:  # what holds for so many places holds for both halves
                 half = 1 << (power - 1)
                 above[half:] = np.maximum(above[half:], above[:-half].copy())

@@ -102,20 +102,27 @@ def _before(
     near = 1e-12 * max(now, 1e-300)
     if begin[rank] >= now - near:
         return [], rank, float(begin[rank])
-    received = np.flatnonzero((pattern.dst == rank) & (times.done >= now - near))
-    if len(received):
-        message = int(received[0])
+    received = np.flatnonzero(pattern.dst == rank)
+    received = received[np.argsort(times.done[received], kind="stable")]
+    done = times.done[received]
+    own: list[Hop] = []
+    at = int(np.searchsorted(done, now - near))
+    if at < len(received):
+        end, last = now, int(received[at])
+        while True:  # others were reduced first: follow the one before, and so on
+            message = int(received[at])
+            ready = max(float(times.arrived[message]), float(begin[rank]))
+            reduce_s = net.cluster.reduce_s_per_byte * float(pattern.reduced[message])
+            if at == 0 or now - reduce_s - ready <= near:
+                break
+            now -= reduce_s
+            at = min(int(np.searchsorted(done, now - near)), at - 1)
+        if now < end:
+            own = [Hop("reduce", number, number, rank, int(pattern.src[last]), "", now, end, reduce_s=end - now)]
         source = int(pattern.src[message])
-        ready = max(float(times.arrived[message]), float(begin[rank]))
-        reduce_s = net.cluster.reduce_s_per_byte * float(pattern.reduced[message])
-        queue = now - reduce_s - ready
-        if queue > near:  # others were reduced first: follow the one before
-            before = _before(net, pattern, times, begin, rank, now - reduce_s, number, names)
-            own = Hop("reduce", number, number, rank, source, "", now - reduce_s, now, reduce_s=reduce_s)
-            return [own, *before[0]], before[1], before[2]
         if begin[rank] > times.arrived[message]:
-            own = Hop("reduce", number, number, rank, source, "", ready, now, reduce_s=now - ready)
-            return [own], rank, float(begin[rank])
+            own.append(Hop("reduce", number, number, rank, source, "", ready, now, reduce_s=now - ready))
+            return own, rank, float(begin[rank])
     else:
         sent = np.flatnonzero((pattern.src == rank) & (times.drained >= now - near))
         message, source = int(sent[0]), rank
@@ -124,13 +131,13 @@ def _before(
         names[key] = tightest(net, pattern, message)
     start = float(begin[source])
     posted, drained, arrived = (float(t[message]) for t in (times.posted, times.drained, times.arrived))
-    kind = "message" if len(received) else "send"
+    is_received = at < len(received)
     hop = Hop(
-        kind, number, number, source, int(pattern.dst[message]), names[key], start, now,
+        "message" if is_received else "send", number, number, source, int(pattern.dst[message]), names[key], start, now,
         posted - start, drained - posted,
-        arrived - drained if len(received) else 0.0, now - arrived if len(received) else 0.0,
+        arrived - drained if is_received else 0.0, now - arrived if is_received else 0.0,
     )  # fmt: skip
-    return [hop], source, start
+    return [*own, hop], source, start
 
 
 def through_events(net: Network, patterns: Sequence[Pattern], line: Timeline) -> list[Hop]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from farandole.simulate.arcs import Arcs
 from farandole.simulate.fairness import TOLERANCE, TooMuch, drain_times, max_min_rates
 from farandole.simulate.jump import jump
 from farandole.simulate.pattern import Floats, Network, Pattern
@@ -147,7 +148,9 @@ class _Walk:
         pattern = stretch.pattern
         alone = pattern.apart and pattern.one_each and stretch.repeat > 0
         busy = None if alone else self.busy
-        if self.queue and stretch.rates is None and pattern.arcs is None and not pattern.apart:
+        if pattern.arcs is not None and stretch.rates is None:
+            stretch.rates = _least_shares(self.net, pattern.arcs)
+        elif self.queue and stretch.rates is None and not pattern.apart:
             stretch.rates = max_min_rates(pattern.routes, self.net.capacity, pattern.limit)
         times = step(
             self.net, pattern, self.begin, self.settings, self.number, busy, rates=stretch.rates, queue=self.queue
@@ -238,12 +241,10 @@ def step(
             posted = np.maximum(posted, earliest)
         elif pattern.arcs is not None or (earliest > posted * (1 + TOLERANCE)).any():
             raise Overlap
+    if rates is None and pattern.arcs is not None:
+        rates = _least_shares(net, pattern.arcs)
     if pattern.apart:
         drained = posted + pattern.size / pattern.limit
-    elif pattern.arcs is not None:
-        link = pattern.arcs.link
-        shared = np.maximum(pattern.arcs.users() / net.capacity[link], 1 / net.bandwidth[link])
-        drained = posted + pattern.size * np.maximum(pattern.arcs.greatest(shared), 0)
     elif rates is not None:
         drained = posted + pattern.size / rates
     else:
@@ -269,6 +270,13 @@ def step(
     else:
         np.maximum.at(after, pattern.dst, done)
     return Step(posted, drained, arrived, done, after)
+
+
+def _least_shares(net: Network, arcs: Arcs) -> Floats:
+    """What each message gets all the way: the least of what its links could give each of their messages."""
+    taken = np.maximum(arcs.users() / net.capacity[arcs.link], 1 / net.bandwidth[arcs.link])
+    longest = arcs.greatest(taken)
+    return np.divide(1.0, longest, out=np.full(len(longest), np.inf), where=longest > 0)
 
 
 def post_times(pattern: Pattern, begin: Floats, settings: Settings, number: int) -> Floats:
