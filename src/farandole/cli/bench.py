@@ -36,16 +36,19 @@ def bench(
     sizes: Annotated[
         str, typer.Option("--sizes", "-s", help="Sizes of the largest buffer of a rank: 8:128MiB, or 1KiB,1MiB.")
     ] = "8:128MiB*4",
-    against: Annotated[str, typer.Option("--against", help="Whom to compare with.")] = _EVERY_PEER,
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", help=f"Whom to compare with.  [default: {_EVERY_PEER}]", show_default=False),
+    ] = None,
     collective: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--collective",
             "-c",
             help=f"What is to be done: {_USUAL['torch']}; all_to_all only if asked for, or by --via torch.",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
     via: Annotated[
         str, typer.Option("--via", help="numpy: arrays and mpi4py; torch: tensors and torch.distributed.")
     ] = "numpy",
@@ -81,11 +84,11 @@ def bench(
 
     _check(dtype, DTYPES, "type of elements that is compared")
     _check(via, VIAS, "way to compare")
-    collectives = _names(collective or _USUAL[via])
+    collectives = _names(",".join(collective or [_USUAL[via]]))
     for name in collectives:
         _check(name, COLLECTIVES, "collective that is compared")
     counts = _counts(ranks)
-    found, missing = _found(_names(against), via, peers)
+    found, missing = _found(_names(",".join(against or [_EVERY_PEER])), via, peers)
     for entry in missing:
         print_note(f"{entry.library} is left out: {entry.reason}: {entry.remedy}")
     plan = Plan(

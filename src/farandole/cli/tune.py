@@ -32,7 +32,8 @@ def tune(
         str, typer.Option("--sizes", "-s", help="Sizes of the largest buffer of a rank: 64:16MiB*8, or 1KiB,1MiB.")
     ] = "64:16MiB*8",
     collective: Annotated[
-        str | None, typer.Option("--collective", "-c", help="What to measure.  [default: all]", show_default=False)
+        list[str] | None,
+        typer.Option("--collective", "-c", help="What to measure.  [default: all]", show_default=False),
     ] = None,
     budget: Annotated[str, typer.Option("--budget", help="About how long to measure, in all.")] = "60s",
     output: Annotated[
@@ -59,7 +60,7 @@ def tune(
     from farandole.bench import tune as bench  # noqa: PLC0415 - loads NumPy
     from farandole.run.profile import write_profile  # noqa: PLC0415
 
-    contests = bench.plan(_counts(ranks), size_list, [name for name in (collective or "").split(",") if name])
+    contests = bench.plan(_counts(ranks), size_list, [name for name in ",".join(collective or []).split(",") if name])
     target = _target(output)
     before = _existing(target)
     with progress(len(contests)) as advance:
