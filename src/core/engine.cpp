@@ -47,6 +47,16 @@ bool Engine::same_call(int peer) const {
   return segment_->line(peer).fingerprint[call] == segment_->line(rank_).fingerprint[call];
 }
 
+// Show which call this rank is in. Others look at its line all the time, so each write to it that comes by itself takes
+// a round trip between caches: a short call does it right before it announces or waits.
+void Engine::enter() {
+  if (has_entered_) return;
+  has_entered_ = true;
+  auto& line = segment_->line(rank_);
+  line.fingerprint[call_ % kCalls] = history_;
+  line.entered.store(call_, std::memory_order_release);
+}
+
 // Whom to blame when time is up: not the one waited for, who may itself be waiting, but the one that all wait for.
 // Whoever waits has announced more than the one it waits for, so that is the one that has announced least.
 int Engine::last_to_come(int peer) const {
@@ -108,8 +118,11 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
     auto& line = segment_->line(peer);
     auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
     bool there = look();
-    if (!there) flight_.wait_for(peer);
     bool waits = !there;
+    if (waits) {
+      enter();
+      flight_.wait_for(peer);
+    }
     for (int i = 0; !there && i < watch.patience.spins; ++i) {
       pause();
       there = look();
@@ -133,6 +146,7 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
   }
   if (value > base_ && checked_[static_cast<std::size_t>(peer)] != call_) {
     checked_[static_cast<std::size_t>(peer)] = call_;
+    enter();
     if (!same_call(peer)) {
       verdict = {Failure::mismatch, peer};
       return false;
@@ -194,14 +208,15 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   end_ = base_ + static_cast<std::uint64_t>(plan.slices) * plan.stages.size();
   ++call_;
   history_ = (history_ + plan.fingerprint) * kMix;
-  line.fingerprint[call_ % kCalls] = history_;
   flight_.begin(plan, call_);
-  line.entered.store(call_, std::memory_order_release);
+  has_entered_ = false;
+  if (plan.bytes > kShortBytes) enter();  // or else with what is announced, while the line is in this core's cache
 
   Watch watch{patience, timeout_s, &interrupted};
   deadline_.reset();  // the clock is read only by ranks that have to wait for long
   Verdict verdict;
   auto give_up = [&] {
+    enter();
     segment_->break_with(rank_, verdict.peer, verdict.failure);
     auto first = segment_->broken();
     if (first.failure != Failure::none) verdict = first;
@@ -238,6 +253,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
         };
         run_steps(step + stage.before);
         if (stage.announces != 0) {
+          enter();
           announce(line, done + static_cast<std::uint64_t>(i) + 1);
           recorder.done(Did::announced, static_cast<std::int64_t>(number), first + i);
         }

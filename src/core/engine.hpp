@@ -51,6 +51,7 @@ class Engine {
   template <class Recorder>
   Verdict carry_out(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
                     const std::function<bool()>& interrupted, Recorder& recorder);
+  void enter();
   bool arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch);
   bool look_around(int peer, Verdict& verdict, const Watch& watch);
   bool same_call(int peer) const;
@@ -65,6 +66,7 @@ class Engine {
   int batch_slices_;
   std::size_t set_bytes_;               // of one slice
   std::uint64_t call_ = 0;              // this call
+  bool has_entered_ = false;            // whether the line shows this call
   std::uint64_t history_ = 0;           // the fingerprint of all calls so far
   std::uint64_t base_ = 0, end_ = 0;    // the counters' common value at its beginning and its end
   std::uint64_t batch_ = 0;             // over all calls
