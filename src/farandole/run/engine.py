@@ -38,10 +38,10 @@ BATCH_SLICES = 2
 PLANS_KEPT = 256
 STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
 
-_SETTLE_S = 1.0  # for threads to come back from their calls when the interpreter ends
+_SETTLE_S = 5.0  # for threads to come back from their calls when the interpreter ends; they need milliseconds
 
 # How often to look at a counter that has not moved: with a pause in between, then giving up the core.
-_ALONE = (2000, 400)
+_ALONE = (100, 400)
 _CROWDED = (20, 1000)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20)  # and here the computation does
 
