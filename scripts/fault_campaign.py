@@ -304,7 +304,7 @@ def table(by_kind: dict[str, Any]) -> str:
     ]
     total = dict.fromkeys(("runs", "wrong", "errors", "shrunk"), 0)
     for kind, row in by_kind.items():
-        notice = f"{row['notice_s'] * 1000:.0f} ms" if kind in DEATHS else ""
+        notice = f"{row['notice_s'] * 1000:.0f} ms" if kind in DEATHS and row["notice_s"] else ""
         lines.append(
             f"| {kind} | {row['runs']} | {row['wrong']} | {row['errors']} | {row['shrunk'] or ''} | {notice} |"
         )
