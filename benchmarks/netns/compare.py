@@ -63,8 +63,8 @@ def main() -> int:
         f"alpha {format_time(fitted.latency_s + fitted.startup_s)} of which {format_time(fitted.startup_s)} a message,"
         f" hosts {', '.join(format_bandwidth(rate) for rate in fitted.bandwidths)}"
     )
-    number = len(earlier["runs"])
-    fresh = [_result(case, fitted, [one["times_s"][i] for one in found], number) for i, case in enumerate(cases)]
+    run = len(earlier["runs"])
+    fresh = [_result(case, fitted, [one["times_s"][i] for one in found], run) for i, case in enumerate(cases)]
     results = _together(earlier["results"], fresh)
     errors = [abs(result["error"]) for result in results]
     for r in fresh:
@@ -171,8 +171,8 @@ def _show(progress: Iterable[str], cases: int) -> None:
         print(file=sys.stderr)
 
 
-def _result(case: Case, fitted: Fit, times: list[list[float]], number: int) -> dict[str, Any]:
-    """``times`` are those of each repetition, by rank: it takes as long as its last rank. ``number`` is the run's."""
+def _result(case: Case, fitted: Fit, times: list[list[float]], run: int) -> dict[str, Any]:
+    """``times`` are those of each repetition, by rank: it takes as long as its last rank. ``run`` is its number."""
     collective, algorithm, size = case
     times_s = [max(each) for each in zip(*times, strict=True)]
     ranks = len(times)
@@ -181,7 +181,7 @@ def _result(case: Case, fitted: Fit, times: list[list[float]], number: int) -> d
     measured = median(times_s)
     return {
         "collective": collective, "algorithm": algorithm, "ranks": ranks, "size_bytes": size, "measured_s": measured,
-        "predicted_s": predicted, "error": predicted / measured - 1, "times_s": times_s, "run": number,
+        "predicted_s": predicted, "error": predicted / measured - 1, "times_s": times_s, "run": run,
     }  # fmt: skip
 
 

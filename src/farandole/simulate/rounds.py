@@ -276,7 +276,7 @@ def _least_shares(net: Network, arcs: Arcs) -> Floats:
     """What each message gets all the way: the least of what its links could give each of their messages."""
     taken = np.maximum(arcs.users() / net.capacity[arcs.link], 1 / net.bandwidth[arcs.link])
     longest = arcs.greatest(taken)
-    return np.divide(1.0, longest, out=np.full(len(longest), np.inf), where=longest > 0)
+    return np.asarray(np.divide(1.0, longest, out=np.full(len(longest), np.inf), where=longest > 0), np.float64)
 
 
 def post_times(pattern: Pattern, begin: Floats, settings: Settings, number: int) -> Floats:
