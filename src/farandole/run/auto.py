@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from farandole.units import format_size
 
-NAIVE_UP_TO_BYTES = 16 << 10  # read by each rank, of all others together
+NAIVE_UP_TO_BYTES = 28 << 10  # read by each rank, of all others together
 _DEFAULTS = {"barrier": "dissemination"}
 
 
@@ -28,7 +28,7 @@ def rule(collective: str, ranks: int, size_bytes: int) -> str:
     """Why, in words.
 
     >>> rule("all_reduce", 4, 8)
-    'each rank reads at most 16KiB of all others together, so one round is faster than two'
+    'each rank reads at most 28KiB of all others together, so one round is faster than two'
     """
     name = choose(collective, ranks, size_bytes)
     if name == "naive":
