@@ -29,9 +29,11 @@ void sleep_while(std::uint32_t* word, std::uint32_t value) {
 void wake(Line& line) { wake_all(low_half(line)); }
 
 void announce(Line& line, std::uint64_t value) {
-  // Sequentially consistent, so that either we see the sleeper or the sleeper sees the new value.
-  line.counter.exchange(value, std::memory_order_seq_cst);
-  if (line.sleepers.load(std::memory_order_seq_cst) != 0) wake(line);
+  // A plain store, which leaves this core together with what was written to the line before; then a fence, so that
+  // either we see the sleeper or the sleeper sees the new value.
+  line.counter.store(value, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (line.sleepers.load(std::memory_order_relaxed) != 0) wake(line);
 }
 
 void sleep_on(Line& line, std::uint64_t seen) {
