@@ -141,7 +141,8 @@ def make(c: Communicator, calls: Sequence[Call], tell: Tell, befall: Callable[[i
                 check(*waiting.pop(0))
         while waiting:
             check(*waiting.pop(0))
-    except CommunicationError:
+    except CommunicationError as error:
+        error.facts["at"] = time.monotonic()  # what is checked now may take longer than hearing of it did
         while waiting:
             with contextlib.suppress(CommunicationError):
                 check(*waiting.pop(0))
@@ -205,7 +206,8 @@ def _tell_error(tell: Tell, error: CommunicationError, names: Sequence[int]) -> 
     for name in ("rank", "peer", "first"):
         rank = facts[name]
         facts[name] = names[rank] if rank is not None and rank >= 0 else rank
-    tell("error", error=type(error).__name__, message=str(error), at=time.monotonic(), names=list(names), **facts)
+    at = error.facts.get("at", time.monotonic())
+    tell("error", error=type(error).__name__, message=str(error), at=at, names=list(names), **facts)
 
 
 def _befall(run: Run, c: Communicator, call: Call) -> Call:

@@ -57,9 +57,17 @@ void Engine::enter() {
   line.entered.store(call_, std::memory_order_release);
 }
 
-// Whom to blame when time is up: not the one waited for, who may itself be waiting, but the one that all wait for.
-// Whoever waits has announced more than the one it waits for, so that is the one that has announced least.
+// Whom to blame when time is up: not the one waited for, who may itself be waiting, but the one that all wait for. That is
+// the end of the chain of who waits for whom. There is none where a rank was stopped while it waited: then it is the one
+// that has announced least, as whoever waits for another has mostly announced more.
 int Engine::last_to_come(int peer) const {
+  int end = peer;
+  for (int steps = 0; steps < segment_->ranks() && end != rank_; ++steps) {
+    auto next = segment_->flight(end).calls.waits_for.load(std::memory_order_acquire);
+    if (next < 0) return end;
+    if (next >= segment_->ranks()) break;
+    end = next;
+  }
   auto done = [&](int rank) {
     auto& line = segment_->line(rank);
     return std::pair(line.counter.load(std::memory_order_acquire), line.entered.load(std::memory_order_acquire));

@@ -3,7 +3,8 @@
 The native engine's waits end in the kernel: a rank counts itself among a counter's *sleepers*, looks at the counter
 once more, and sleeps while it has not changed; who announces changes the counter, looks whether anyone sleeps, and
 wakes them. This visits every interleaving of the two, on memory as x86 and Arm have it: a plain store may wait in a
-buffer while later loads are carried out. A ``sequentially consistent`` store does not, which is why the engine's is.
+buffer while later loads are carried out. A ``sequentially consistent`` store does not, nor does one with a fence behind
+it, as the engine's has.
 
 One who gives up (a deadline, a dead peer) tells the others by another word, the *failure*, and wakes all sleepers.
 The kernel compares the counter only, so one that has just looked at the failure may still fall asleep after that:
