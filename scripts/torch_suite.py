@@ -31,11 +31,27 @@ RUNS = {"gloo": ("gloo",), "farandole": ("farandole as gloo", "farandole as mpi"
 OWN_NAME = {"test_ddp_logging_data_cpu": "PyTorch asks a group of the name gloo for Gloo's own settings"}
 
 # Tests that are for more ranks than they say, and how many these are.
-RANKS = {
-    "test_all_to_all_group": 3,
-    "test_all_to_all_single_equal_split_group": 3,
-    "test_all_to_all_single_unequal_split_group": 3,
-}
+RANKS = dict.fromkeys(
+    [
+        "test_all_gather_group",
+        "test_all_reduce_group_max",
+        "test_all_reduce_group_min",
+        "test_all_reduce_group_product",
+        "test_all_reduce_group_sum",
+        "test_all_to_all_group",
+        "test_all_to_all_single_equal_split_group",
+        "test_all_to_all_single_unequal_split_group",
+        "test_barrier_group",
+        "test_broadcast_group",
+        "test_gather_group",
+        "test_reduce_group_max",
+        "test_reduce_group_min",
+        "test_reduce_group_product",
+        "test_reduce_group_sum",
+        "test_scatter_group",
+    ],
+    3,
+)
 
 # Tests that cannot pass, each with its reason. They are run all the same, and said to be known.
 CANNOT: dict[str, str] = {}
