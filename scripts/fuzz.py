@@ -21,7 +21,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 TIMEOUT_S, MEMORY_MB = 10, 2048
-MOST_PROOF_BYTES = 64 << 20  # a schedule whose proof takes more is refused
 
 
 def fuzz(name: str, seconds: int, corpus: str) -> None:
@@ -32,7 +31,7 @@ def fuzz(name: str, seconds: int, corpus: str) -> None:
         import fuzzing  # noqa: PLC0415 - not before its readers are to be instrumented
         from farandole.verify import schedule as proof  # noqa: PLC0415
 
-    proof.MOST_BYTES = MOST_PROOF_BYTES
+    proof.MOST_BYTES = fuzzing.MOST_PROOF_BYTES
 
     target = fuzzing.targets()[name]
 

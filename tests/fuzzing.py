@@ -36,6 +36,7 @@ from farandole.units import parse_bandwidth, parse_sizes, parse_time, parse_time
 from farandole.verify import verify_schedule
 
 RANKS, PAGE = 2, 4096
+MOST_PROOF_BYTES = 64 << 20  # for whoever reads what is bent: a schedule whose proof takes more is refused
 Choose = Callable[[int], int]
 Json = Any
 

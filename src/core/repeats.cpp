@@ -5,7 +5,6 @@
 #include <numpy/arrayobject.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <stdexcept>
 

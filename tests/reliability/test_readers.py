@@ -24,7 +24,7 @@ TARGETS = fuzzing.targets()
 
 @pytest.fixture(autouse=True)
 def _small_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "MOST_BYTES", 64 << 20)
+    monkeypatch.setattr(proof, "MOST_BYTES", fuzzing.MOST_PROOF_BYTES)
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))

@@ -86,12 +86,12 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
     operands: list[Sequence[int]] = []
     waits: list[int] = []
     chunks: list[Sequence[int]] = []
-    at = 0
+    at, moves_anything = 0, bool(layout.length.any())
     for stage in range(program.stages):
         mine = [row for row in merged if row.stage == stage]
         after = sum(row.after for row in mine)
         peers = program.waits[stage]
-        if layout.length.any():
+        if moves_anything:
             read = {rank_of(rank) for row in mine for rank, _, _ in row.operands}
             peers = tuple(peer for peer in peers if peer in read)
         stages.append((len(waits), len(peers), at, len(mine) - after, after, program.announces[stage]))

@@ -126,7 +126,7 @@ class _Walk:
         stretch = self.stretches[-1]
         left = repeat
         while left:
-            due = stretch.repeat % LOOKS == (2 if stretch.repeat == 2 and len(pattern) >= LARGE else 0)
+            due = stretch.repeat % LOOKS == 0 or (stretch.repeat == 2 and len(pattern) >= LARGE)
             if self.skip and due and stretch.repeat and stretch.shift_s == 0.0 and left > WORTH_SKIPPING:
                 stretch.period, stretch.shift_s = _period(pattern, self.recent, self.begin)
                 if stretch.shift_s == 0.0 and self._jump(stretch, left):
