@@ -222,7 +222,6 @@ class Runner {
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
         rank_(rank),
         batch_(batch),
-        set_bytes_(slot_bytes / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine),
         engine_(segment_, rank, process_fds, batch),
         progress_(std::make_unique<Progress>(engine_, patience(foreground), patience(background))),
         post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {
@@ -245,14 +244,15 @@ class Runner {
 
   std::shared_ptr<Plan> plan(nb::bytes stages, nb::bytes steps, nb::bytes operands, nb::bytes waits, std::int64_t slices,
                              std::int64_t stride, std::int64_t itemsize, std::string_view dtype, std::string_view op,
-                             std::int64_t divisor, std::int64_t peer_stride, bool streams, std::uint64_t fingerprint,
-                             std::string text, std::uint64_t size_bytes) const {
+                             std::int64_t divisor, std::int64_t peer_stride, bool streams, std::size_t set_bytes,
+                             std::uint64_t fingerprint, std::string text, std::uint64_t size_bytes) const {
     auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
                                             rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, peer_stride, streams,
+                                            slices == 1 && set_bytes <= kSmallSetBytes,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
-    check_plan(*plan, segment_->ranks(), set_bytes_);
+    check_plan(*plan, segment_->ranks(), plan->is_small ? kSmallSetBytes : engine_.set_bytes());
     static std::atomic<std::uint64_t> plans{0};
     plan->id = ++plans;
     plan->bytes = size_bytes;
@@ -395,7 +395,7 @@ class Runner {
     engine_.leave(static_cast<Left>(how));
   }
   std::uint64_t call() const { return engine_.call(); }
-  std::size_t set_bytes() const { return set_bytes_; }
+  std::size_t set_bytes() const { return engine_.set_bytes(); }
   std::tuple<int, int, int> broken() const {
     if (is_of_a_fork()) return {static_cast<int>(Failure::forked), -1, -1};
     auto verdict = segment_->broken();
@@ -413,7 +413,6 @@ class Runner {
 
   std::shared_ptr<Segment> segment_;
   int rank_, batch_;
-  std::size_t set_bytes_;
   Engine engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Post> post_;
@@ -433,6 +432,8 @@ NB_MODULE(_core, module) {
   module.attr("FLIGHT_BYTES") = sizeof(Flight);
   module.attr("SEGMENT_MAGIC") = kMagic;
   module.attr("SEGMENT_VERSION") = kVersion;
+  module.attr("CALLS_KEPT") = kCalls;
+  module.attr("HISTORY_BYTES") = sizeof(History);
   pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
   module.def("segment_offsets", &Segment::offsets, nb::arg("ranks"), nb::arg("slot_bytes"));
   // The clock of flight records now: whether it is the processor's counter, what it shows, and CLOCK_MONOTONIC in ns.
@@ -455,7 +456,7 @@ NB_MODULE(_core, module) {
            nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
-           nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
+           nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("set_bytes"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
       .def("run", &Runner::run, nb::arg("plan"), nb::arg("input"), nb::arg("output"), nb::arg("timeout_s"))
       .def("remember", &Runner::remember, nb::arg("name"), nb::arg("algorithm"), nb::arg("more"), nb::arg("source").none(),
            nb::arg("target").none(), nb::arg("plan"), nb::arg("reads"), nb::arg("result_dtype").none(), nb::arg("result_shape"),

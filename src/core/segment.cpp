@@ -21,7 +21,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct Places {
-  std::size_t lines, bells, snapshots, flights, pipes, slots, end;
+  std::size_t lines, histories, bells, snapshots, flights, pipes, small_sets, slots, end;
 };
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -33,11 +33,13 @@ Places places(int ranks, std::size_t slot_bytes) {
   auto n = static_cast<std::size_t>(ranks);
   Places p{};
   p.lines = round_up(sizeof(Head), 2 * kCacheLine);
-  p.bells = p.lines + n * sizeof(Line);
+  p.histories = p.lines + n * sizeof(Line);
+  p.bells = p.histories + n * sizeof(History);
   p.snapshots = p.bells + n * sizeof(Bell);
   p.flights = round_up(p.snapshots + n * sizeof(Snapshot), 2 * kCacheLine);
   p.pipes = round_up(p.flights + n * sizeof(Flight), kPage);
-  p.slots = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
+  p.small_sets = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
+  p.slots = round_up(p.small_sets + n * kSmallSets * kSmallSetBytes, kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
   }
@@ -51,7 +53,7 @@ std::size_t Segment::bytes_needed(int ranks, std::size_t slot_bytes) { return pl
 
 std::vector<std::size_t> Segment::offsets(int ranks, std::size_t slot_bytes) {
   auto p = places(ranks, slot_bytes);
-  return {p.lines, p.snapshots, p.flights, p.pipes};
+  return {p.lines, p.histories, p.flights, p.pipes};
 }
 
 Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slot_bytes_(slot_bytes) {
@@ -64,10 +66,12 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   }
   bytes_ = p.end;
   lines_ = p.lines;
+  histories_ = p.histories;
   bells_ = p.bells;
   snapshots_ = p.snapshots;
   flights_ = p.flights;
   pipes_ = p.pipes;
+  small_sets_ = p.small_sets;
   slots_ = p.slots;
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of the shared segment");
@@ -85,7 +89,7 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
   if (head().claimed.exchange(1) == 0) {
     auto differing = failure == Failure::mismatch ? first_to_differ() : 0;
     for (int each = 0; each < ranks_; ++each) {
-      auto call = line(each).entered.load(std::memory_order_acquire);
+      auto call = history(each).entered.load(std::memory_order_acquire);
       if (differing != 0) call = std::min(call, differing);
       snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
     }
@@ -108,14 +112,14 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
 // none. A rank that needed nothing of the others may be further on when it is found out, and one that is slow not there.
 std::uint64_t Segment::first_to_differ() const {
   std::vector<std::uint64_t> entered;
-  for (int each = 0; each < ranks_; ++each) entered.push_back(line(each).entered.load(std::memory_order_acquire));
+  for (int each = 0; each < ranks_; ++each) entered.push_back(history(each).entered.load(std::memory_order_acquire));
   auto most = *std::max_element(entered.begin(), entered.end());
   // A rank that goes on meanwhile writes over the oldest.
   for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= most; ++call) {
     const std::uint64_t* first = nullptr;
     for (int each = 0; each < ranks_; ++each) {
       if (entered[static_cast<std::size_t>(each)] < call) continue;
-      const auto* print = &line(each).fingerprint[call % kCalls];
+      const auto* print = &history(each).fingerprint[call % kCalls];
       if (first != nullptr && *print != *first) return call;
       first = print;
     }

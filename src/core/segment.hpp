@@ -1,12 +1,14 @@
 // The memory that the ranks of one communicator share, and where everything lies in it.
 //
 //   Head                       who broke it, if it is broken
-//   Line      x ranks          each rank's counter and call, one cache line each
+//   Line      x ranks          each rank's counter, one cache line each
+//   History   x ranks          which calls each rank has made
 //   Bell      x ranks          rung when there is something to do about point-to-point messages
 //   Snapshot  x ranks          what each rank was doing when the communicator broke
 //   Flight    x ranks          what each rank's last calls were, for error messages and for readers from outside
 //   Pipe      x ranks x ranks  from the first rank to the second
-//   slot      x ranks          the data of collectives; written by its rank only, read by all
+//   small set x ranks x 32     the data of short calls; written by its rank only, read by all
+//   slot      x ranks          and that of all others
 //
 // Everything here is plain memory seen by several processes: only lock-free atomics, no pointers.
 #pragma once
@@ -22,8 +24,10 @@
 namespace farandole {
 
 inline constexpr std::size_t kCacheLine = 64;
-inline constexpr std::size_t kCalls = 4;  // a rank is at most two calls ahead of another, so four are enough
-inline constexpr std::uint32_t kVersion = 3;  // of all that follows
+inline constexpr std::size_t kSmallSets = 32;         // so many short calls a rank can be ahead of another
+inline constexpr std::size_t kSmallSetBytes = 2048;
+inline constexpr std::size_t kCalls = 64;  // more than a rank can be ahead: all small sets, and two calls in its slot
+inline constexpr std::uint32_t kVersion = 4;  // of all that follows
 inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
 // Why a communicator can no longer be used. The first rank to fail writes it; the others follow.
@@ -42,15 +46,35 @@ struct alignas(kCacheLine) Head {
 // How a rank has left.
 enum class Left : std::uint32_t { no = 0, closed = 1, failed = 2, shrinks = 3 };
 
+// What others look at while they wait for the rank. Whenever it is written, they have to fetch it again.
 struct alignas(kCacheLine) Line {
-  std::atomic<std::uint64_t> counter;   // goes up only: how many stages are done, over all calls
-  std::atomic<std::uint64_t> entered;   // the call that the rank is in, or was in last; 0 before the first
-  std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes
+  std::atomic<std::uint64_t> mark;      // a Mark, packed: how far the rank has come, and in which call
+  std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `mark` changes
   std::atomic<std::uint32_t> left;      // Left, once the rank makes no more calls
-  std::uint64_t fingerprint[kCalls];    // of all calls up to call c, at c % kCalls
 };
 static_assert(sizeof(Line) == kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// How many stages a rank has done, over all calls, and a part of the fingerprint of its calls up to the one that the
+// last of them belonged to: so whoever sees that another has come far enough sees as well whether it made the same call.
+struct Mark {
+  std::uint64_t counter;
+  std::uint32_t print;
+
+  static std::uint32_t print_of(std::uint64_t fingerprint) { return static_cast<std::uint32_t>(fingerprint >> 32); }
+  // Of the counter, the lower half is shared: ranks are never so far apart that the upper one would be in doubt.
+  std::uint64_t packed() const { return std::uint64_t{print} << 32 | (counter & 0xffff'ffff); }
+  static Mark unpacked(std::uint64_t packed, std::uint64_t near) {
+    auto distance = static_cast<std::int32_t>(static_cast<std::uint32_t>(packed) - static_cast<std::uint32_t>(near));
+    return {near + static_cast<std::uint64_t>(std::int64_t{distance}), static_cast<std::uint32_t>(packed >> 32)};
+  }
+};
+
+// Read by others only if something is not as it mostly is, so that it can be written without waiting for them.
+struct alignas(kCacheLine) History {
+  std::atomic<std::uint64_t> entered;  // the call that the rank is in, or was in last; 0 before the first
+  std::uint64_t fingerprint[kCalls];   // of all calls up to call c, at c % kCalls
+};
 
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> rings;
@@ -78,11 +102,14 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   static std::size_t bytes_needed(int ranks, std::size_t slot_bytes);
-  // Where lines, snapshots and flights begin, and pipes, before which everything else is; in bytes.
+  // Where lines, histories and flights begin, and pipes, before which all that is control is; in bytes.
   static std::vector<std::size_t> offsets(int ranks, std::size_t slot_bytes);
 
   Head& head() const { return *reinterpret_cast<Head*>(base_); }
   Line& line(int rank) const { return *reinterpret_cast<Line*>(base_ + lines_ + static_cast<std::size_t>(rank) * sizeof(Line)); }
+  History& history(int rank) const {
+    return *reinterpret_cast<History*>(base_ + histories_ + static_cast<std::size_t>(rank) * sizeof(History));
+  }
   CallText& text(int rank, std::uint64_t call) const {
     auto& its = flight(rank);
     return its.texts[its.last_calls[call % kRecords].text % kTexts];
@@ -102,6 +129,9 @@ class Segment {
     return *reinterpret_cast<Snapshot*>(base_ + snapshots_ + static_cast<std::size_t>(rank) * sizeof(Snapshot));
   }
   std::byte* slot(int rank) const { return base_ + slots_ + static_cast<std::size_t>(rank) * slot_bytes_; }
+  std::byte* small_sets(int rank) const {
+    return base_ + small_sets_ + static_cast<std::size_t>(rank) * kSmallSets * kSmallSetBytes;
+  }
 
   // Break the communicator for all ranks, unless it is broken already, and wake those that wait.
   void break_with(int rank, int peer, Failure failure) const;
@@ -118,7 +148,7 @@ class Segment {
   std::size_t bytes_ = 0;
   int ranks_;
   std::size_t slot_bytes_;
-  std::size_t lines_, bells_, snapshots_, flights_, pipes_, slots_;
+  std::size_t lines_, histories_, bells_, snapshots_, flights_, pipes_, small_sets_, slots_;
 };
 
 }  // namespace farandole

@@ -28,10 +28,10 @@ struct Watch {
   const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
 };
 
-// Tell the world that `line.counter` is now `value`. Everything written before is visible to who sees it.
-void announce(Line& line, std::uint64_t value);
+// Tell the world that a rank has come so far. Everything written before is visible to who sees it.
+void announce(Line& line, Mark mark);
 
-// Sleep until `line.counter` may have changed, 20 ms at most.
+// Sleep until `line.mark` may tell of another counter than `seen`, 20 ms at most.
 void sleep_on(Line& line, std::uint64_t seen);
 
 // Wake every rank that sleeps on `line`.

@@ -11,6 +11,8 @@ RECORD_BYTES: int
 FLIGHT_BYTES: int
 SEGMENT_MAGIC: int
 SEGMENT_VERSION: int
+CALLS_KEPT: int
+HISTORY_BYTES: int
 
 def segment_bytes(ranks: int, slot_bytes: int) -> int: ...
 def segment_offsets(ranks: int, slot_bytes: int) -> list[int]: ...
@@ -55,6 +57,7 @@ class Runner:
         divisor: int,
         peer_stride: int,
         streams: bool,
+        set_bytes: int,
         fingerprint: int,
         text: str,
         size_bytes: int = 0,

@@ -26,7 +26,8 @@ class Bound:
     """Tables of int64, a row per entry; their columns are the fields of the structs in src/core/plan.hpp.
 
     ``stages`` (waits and steps of each), ``steps``, ``operands`` and ``waits`` (ranks). ``chunks`` is for those who
-    explain a step: its first chunk, and how many.
+    explain a step: its first chunk, and how many. ``set_bytes`` is how much of a slot a slice takes, on the rank where it
+    takes most.
     """
 
     stages: Table
@@ -34,6 +35,7 @@ class Bound:
     operands: Table
     waits: Table
     chunks: Table
+    set_bytes: int
 
 
 def input_of(rank: int) -> int:
@@ -102,7 +104,8 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
             steps.append((len(operands), len(row.operands), row.length, row.limit, *where))
             operands.extend(row.operands)
             chunks.append((row.chunk, row.chunks))
-    return Bound(_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1), _table(chunks, 2))
+    tables = (_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1), _table(chunks, 2))
+    return Bound(*tables, program.places * unit)
 
 
 def _table(rows: Sequence[Sequence[int]] | Sequence[int], columns: int) -> Table:

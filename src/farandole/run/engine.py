@@ -146,6 +146,7 @@ class Engine:
             divisor=self.ranks if call.op == "avg" else 1,
             peer_stride=call.memory.stride if seen and call.memory else 0,
             streams=where.output_length(self.rank) * call.itemsize >= STREAM_FROM_BYTES,
+            set_bytes=tables.set_bytes,
             fingerprint=call.fingerprint(),
             text=str(call),
             size_bytes=sum(call.counts) * call.itemsize,

@@ -24,7 +24,8 @@ KINDS = ("foreground", "background", "send", "receive")
 GOES_ON = 0xFF
 
 _HEAD = struct.Struct("=QQIIIIQ")  # magic, failure, claimed, filled, ranks, version, slot_bytes
-_LINE = struct.Struct("=QQIIQQQQ8x")  # counter, entered, sleepers, left, fingerprints
+_LINE = struct.Struct("=QII48x")  # mark, sleepers, left
+_HISTORY = struct.Struct(f"=Q{_core.CALLS_KEPT}Q56x")  # entered, fingerprints
 _SNAPSHOT = struct.Struct(f"=QQ{TEXT_BYTES}s")  # call, left, text
 _IDENTITY = struct.Struct("=IIQQQ32x64s")  # pid, counts, started, ticks, ns, ending
 _CALLS = struct.Struct("=QQQQQQQiI")  # done, bytes, sent, received, busy, waiting, since, waits_for, queued
@@ -134,7 +135,7 @@ def parse(first: bytes, second: bytes, clock: Clock) -> Flight:
     Raises FormatError unless they are of this version of farandole and of the right length.
     """
     ranks, slot_bytes = _checked_head(first)
-    lines, _, flights, end = _core.segment_offsets(ranks, slot_bytes)
+    lines, histories, flights, end = _core.segment_offsets(ranks, slot_bytes)
     if _checked_head(second) != (ranks, slot_bytes) or not len(first) == len(second) == end:
         raise FormatError(
             f"the control part of a segment of {ranks} ranks has {end} bytes, not {len(first)} and {len(second)}",
@@ -150,7 +151,15 @@ def parse(first: bytes, second: bytes, clock: Clock) -> Flight:
         _rank((failure >> 16 & 0xFFFF) - 1, ranks),
         clock[2],
         tuple(
-            _parse_rank(rank, ranks, first, second, lines + rank * _LINE.size, flights + rank * _FLIGHT_BYTES, clock)
+            _parse_rank(
+                rank,
+                ranks,
+                (first, second),
+                clock,
+                line=lines + rank * _LINE.size,
+                history=histories + rank * _HISTORY.size,
+                at=flights + rank * _FLIGHT_BYTES,
+            )
             for rank in range(ranks)
         ),
     )
@@ -174,9 +183,12 @@ def _checked_head(head: bytes) -> tuple[int, int]:
     return ranks, slot_bytes
 
 
-def _parse_rank(rank: int, ranks: int, first: bytes, second: bytes, line: int, at: int, clock: Clock) -> RankFlight:
-    _, entered_then, _, _, *_ = _LINE.unpack_from(first, line)
-    _, entered, _, left, *_ = _LINE.unpack_from(second, line)
+def _parse_rank(
+    rank: int, ranks: int, copies: tuple[bytes, bytes], clock: Clock, *, line: int, history: int, at: int
+) -> RankFlight:
+    first, second = copies
+    entered_then, entered = (_HISTORY.unpack_from(copy, history)[0] for copy in copies)
+    left = _LINE.unpack_from(second, line)[2]
     pid, counts, started, ticks, ns, ending = _IDENTITY.unpack_from(second, at)
     calls_at, messages_at = at + _IDENTITY.size, at + _IDENTITY.size + _CALLS.size
     done, size, sent, received, busy, waiting, since, waits_for, queued = _CALLS.unpack_from(second, calls_at)
@@ -288,8 +300,8 @@ def _text(raw: bytes) -> str:
 
 def _check_sizes() -> None:
     """The extension and this file describe the same memory."""
-    known = (_LINE.size, _CALLS.size, _MESSAGES.size, _RECORD.size, _FLIGHT_BYTES)
-    if known != (64, 64, 64, _core.RECORD_BYTES, _core.FLIGHT_BYTES):
+    known = (_LINE.size, _HISTORY.size, _CALLS.size, _MESSAGES.size, _RECORD.size, _FLIGHT_BYTES)
+    if known != (64, _core.HISTORY_BYTES, 64, 64, _core.RECORD_BYTES, _core.FLIGHT_BYTES):
         raise ImportError(f"the extension farandole._core is of another version than this package: {known}")
 
 
