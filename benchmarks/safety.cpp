@@ -50,17 +50,18 @@ void calls(Segment& segment, int rank, Way way, std::uint64_t made, std::uint64_
   for (std::uint64_t call = made + 1; call <= made + kEachTime; ++call) {
     if (way.checks) {
       history = (history + plan.fingerprint) * kMix;
-      mine.fingerprint[call % kCalls] = history;
+      segment.history(rank).fingerprint[call % kCalls] = history;
+      mine.fingerprint[call % kCallsInLine] = history;
     }
     if (way.records) recorder.begin(plan, call);
     if (way.checks) mine.entered.store(call, std::memory_order_release);
-    announce(mine, call);
+    announce(mine, call, false);
     auto there = [&] { return other.counter.load(std::memory_order_acquire) >= call; };
     bool waits = !there();
     if (waits && way.records) recorder.wait_for(1 - rank);
     while (!there()) farandole::pause();
     if (waits && way.records) recorder.waited();
-    if (way.checks && other.fingerprint[call % kCalls] != mine.fingerprint[call % kCalls]) std::abort();
+    if (way.checks && other.fingerprint[call % kCallsInLine] != history) std::abort();
     if (way.records) recorder.end(plan, 0, -1);
   }
 }

@@ -16,22 +16,25 @@ from dataclasses import replace
 
 from farandole.algorithms import REGISTRY, build
 from farandole.run.compile import compile_schedule
-from farandole.verify.interleavings import Exploration, ModelCall, actions, explore, explore_actions
+from farandole.verify.interleavings import SMALL_IN_A_HALF, Exploration, ModelCall, actions, explore, explore_actions
 from farandole.verify.report import Problem
 
 
-def call(collective: str, name: str, ranks: int, slices: int = 1) -> ModelCall:
+def call(collective: str, name: str, ranks: int, slices: int = 1, *, is_small: bool = False) -> ModelCall:
     """A call of an algorithm, with root 0."""
     programs = compile_schedule(build(collective, name, ranks))
-    return ModelCall(f"{collective} {name} {slices}", programs, slices, collective == "barrier")
+    return ModelCall(f"{collective} {name} {slices}", programs, slices, collective == "barrier", is_small=is_small)
 
 
 def undisturbed(ranks: int) -> Iterator[tuple[str, Exploration]]:
-    """All algorithms, in batches of two slices and of one."""
+    """All algorithms, in batches of two slices and of one, and in small calls."""
     for key in sorted(REGISTRY):
         for batch, slices in ((2, 3), (1, 3)):
             calls = [call(*key, ranks, slices), call(*key, ranks, 1), call(*key, ranks, slices)]
             yield f"{key} batch {batch}", explore([calls] * ranks, batch=batch)
+        if ranks < 4:
+            small = [call(*key, ranks, is_small=True)] * (2 * SMALL_IN_A_HALF + 2)
+            yield f"{key} small", explore([[*small, call(*key, ranks), small[0]]] * ranks, batch=1)
 
 
 def disturbed(ranks: int) -> Iterator[tuple[str, Exploration]]:

@@ -195,7 +195,8 @@ def _control_part() -> bytes:
     memory = os.memfd_create("farandole")
     os.ftruncate(memory, _core.segment_bytes(RANKS, PAGE))
     _core.Runner(
-        fd=memory, rank=0, ranks=RANKS, slot_bytes=PAGE, process_fds=[-1] * RANKS, foreground=(1, 1), background=(1, 1),
+        fd=memory, rank=0, ranks=RANKS, slot_bytes=PAGE, process_fds=[-1] * RANKS, foreground=(1, 1, 1),
+        background=(1, 1, 1),
         batch=1,
     )  # fmt: skip
     part = os.pread(memory, _core.segment_offsets(RANKS, PAGE)[-1], 0)

@@ -217,8 +217,8 @@ class Work {
 // One rank's side of a communicator.
 class Runner {
  public:
-  Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds, std::tuple<int, int> foreground,
-         std::tuple<int, int> background, int batch)
+  Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds,
+         std::tuple<int, int, int> foreground, std::tuple<int, int, int> background, int batch)
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
         rank_(rank),
         batch_(batch),
@@ -409,7 +409,9 @@ class Runner {
     task->finish({Failure::forked, -1});
     return {task, std::move(message)};
   }
-  static Patience patience(std::tuple<int, int> looks) { return {std::get<0>(looks), std::get<1>(looks)}; }
+  static Patience patience(std::tuple<int, int, int> looks) {
+    return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks)};
+  }
 
   std::shared_ptr<Segment> segment_;
   int rank_, batch_;
@@ -432,8 +434,6 @@ NB_MODULE(_core, module) {
   module.attr("FLIGHT_BYTES") = sizeof(Flight);
   module.attr("SEGMENT_MAGIC") = kMagic;
   module.attr("SEGMENT_VERSION") = kVersion;
-  module.attr("CALLS_KEPT") = kCalls;
-  module.attr("HISTORY_BYTES") = sizeof(History);
   pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
   module.def("segment_offsets", &Segment::offsets, nb::arg("ranks"), nb::arg("slot_bytes"));
   // The clock of flight records now: whether it is the processor's counter, what it shows, and CLOCK_MONOTONIC in ns.
@@ -451,7 +451,7 @@ NB_MODULE(_core, module) {
       .def("wait", &Work::wait, nb::arg("timeout_s"))
       .def("message", &Work::message);
   nb::class_<Runner>(module, "Runner")
-      .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int>, std::tuple<int, int>, int>(),
+      .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int, int>, std::tuple<int, int, int>, int>(),
            nb::arg("fd"), nb::arg("rank"), nb::arg("ranks"), nb::arg("slot_bytes"), nb::arg("process_fds"),
            nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),

@@ -36,22 +36,28 @@ Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> proc
       rank_(rank),
       flight_(segment_->flight(rank)),
       process_fds_(std::move(process_fds)),
-      halves_{segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine, batch, {0, 0}},
-      small_sets_{kSmallSetBytes, 1, std::vector<std::uint64_t>(kSmallSets, 0)},
-      seen_(static_cast<std::size_t>(segment_->ranks()), Mark{0, 0}),
+      slots_{segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine,
+             static_cast<std::size_t>(batch), 1},
+      small_sets_{kSmallSetBytes, 1, kSmallSets / 2},
+      seen_(static_cast<std::size_t>(segment_->ranks()), 0),
       checked_(static_cast<std::size_t>(segment_->ranks()), 0),
       dead_(static_cast<std::size_t>(segment_->ranks()), false) {}
 
-bool Engine::same_history(int peer) const { return segment_->history(peer).fingerprint[call_ % kCalls] == history_; }
-
-// Whether a rank that has come into this call makes the same. Its mark says so, unless it has gone on to the next.
+// Whether a rank that has entered this call makes the same. Its line, which has been fetched to see the counter, says so
+// unless the rank has gone on since: what then is where this call was is another's, or equal for the same reason.
 bool Engine::same_call(int peer) const {
-  auto& seen = seen_[static_cast<std::size_t>(peer)];
-  return seen.counter <= end_ ? seen.print == Mark::print_of(history_) : same_history(peer);
+  auto in_line = segment_->line(peer).fingerprint[call_ % kCallsInLine].load(std::memory_order_relaxed);
+  return in_line == history_ || segment_->history(peer).fingerprint[call_ % kCalls] == history_;
 }
 
-std::uint64_t Engine::counter_of(int peer) const {
-  return Mark::unpacked(segment_->line(peer).mark.load(std::memory_order_acquire), base_).counter;
+// Show which call this rank is in. Others look at its line all the time, so each write to it that comes by itself takes
+// a round trip between caches: a short call does it right before it announces or waits.
+void Engine::enter() {
+  if (has_entered_) return;
+  has_entered_ = true;
+  auto& line = segment_->line(rank_);
+  line.fingerprint[call_ % kCallsInLine].store(history_, std::memory_order_relaxed);
+  line.entered.store(call_, std::memory_order_release);
 }
 
 // Whom to blame when time is up: not the one waited for, who may itself be waiting, but the one that all wait for. That is
@@ -66,7 +72,8 @@ int Engine::last_to_come(int peer) const {
     end = next;
   }
   auto done = [&](int rank) {
-    return std::pair(counter_of(rank), segment_->history(rank).entered.load(std::memory_order_acquire));
+    auto& line = segment_->line(rank);
+    return std::pair(line.counter.load(std::memory_order_acquire), line.entered.load(std::memory_order_acquire));
   };
   int last = peer;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
@@ -82,8 +89,8 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
     return false;
   }
   // A rank that makes another call may have ended it, and gone on to the next, without ever coming as far as we wait.
-  auto entered = segment_->history(peer).entered.load(std::memory_order_acquire);
-  if (entered >= call_ && entered < call_ + kCalls && !same_history(peer)) {
+  auto entered = segment_->line(peer).entered.load(std::memory_order_acquire);
+  if (entered >= call_ && entered < call_ + kCalls && !same_call(peer)) {
     verdict = {Failure::mismatch, peer};
     return false;
   }
@@ -97,9 +104,10 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   find_dead(process_fds_, dead_);
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     // A rank that is gone matters unless it had done its part of this call. Look at its counter last.
-    auto left = static_cast<Left>(segment_->line(rank).left.load(std::memory_order_acquire));
+    auto& line = segment_->line(rank);
+    auto left = static_cast<Left>(line.left.load(std::memory_order_acquire));
     if (left == Left::no && !dead_[static_cast<std::size_t>(rank)]) continue;
-    if (counter_of(rank) >= end_) continue;
+    if (line.counter.load(std::memory_order_acquire) >= end_) continue;
     // Whoever has closed may have done so because of one that died or failed, which is the better news.
     bool lost = left == Left::no || left == Left::failed;
     if (lost || verdict.failure == Failure::none) verdict = {lost ? Failure::lost : Failure::closed, rank};
@@ -114,32 +122,26 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   return verdict.failure == Failure::none;
 }
 
-// Whether the counter of `peer` is at least `value`.
-bool Engine::has_come(int peer, std::uint64_t value) {
-  auto& seen = seen_[static_cast<std::size_t>(peer)];
-  if (seen.counter < value) seen = Mark::unpacked(segment_->line(peer).mark.load(std::memory_order_acquire), seen.counter);
-  return seen.counter >= value;
-}
-
 // Wait until the counter of `peer` is at least `value`; false with a verdict if that will not be.
-bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch) {
+bool Engine::arrived(int peer, std::uint64_t value, Until until, Verdict& verdict, const Watch& watch) {
   auto& seen = seen_[static_cast<std::size_t>(peer)];
-  if (seen.counter < value) {
+  if (seen < value) {
     auto& line = segment_->line(peer);
-    auto look = [&] {
-      seen = Mark::unpacked(line.mark.load(std::memory_order_acquire), seen.counter);
-      return seen.counter >= value;
-    };
+    auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
     bool there = look();
     bool waits = !there;
-    if (waits) flight_.wait_for(peer);
+    if (waits) {
+      enter();
+      flight_.wait_for(peer);
+    }
     for (int i = 0; !there && i < watch.patience.spins; ++i) {
       pause();
       there = look();
     }
     // Where others compute, each yield may cost a time slice of theirs: be done with it after a while.
     Clock::time_point limit{};
-    for (int i = 0; !there && i < watch.patience.yields; ++i) {
+    auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;
+    for (int i = 0; !there && i < yields; ++i) {
       sched_yield();
       there = look();
       if (i % kYieldsPerLook != kYieldsPerLook - 1) continue;
@@ -148,7 +150,7 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
       if (now >= limit) break;
     }
     while (!there) {
-      sleep_on(line, seen.counter);
+      sleep_on(line, seen, until);
       there = look();
       if (!there && !look_around(peer, verdict, watch)) return false;
     }
@@ -156,6 +158,7 @@ bool Engine::arrived(int peer, std::uint64_t value, Verdict& verdict, const Watc
   }
   if (value > base_ && checked_[static_cast<std::size_t>(peer)] != call_) {
     checked_[static_cast<std::size_t>(peer)] = call_;
+    enter();
     if (!same_call(peer)) {
       verdict = {Failure::mismatch, peer};
       return false;
@@ -219,14 +222,15 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   ++call_;
   history_ = (history_ + plan.fingerprint) * kMix;
   flight_.begin(plan, call_);
-  auto& mine = segment_->history(rank_);
-  mine.fingerprint[call_ % kCalls] = history_;
-  mine.entered.store(call_, std::memory_order_release);
+  segment_->history(rank_).fingerprint[call_ % kCalls] = history_;
+  has_entered_ = false;
+  if (plan.bytes > kShortBytes) enter();  // or else with what is announced, while the line is in this core's cache
 
   Watch watch{patience, timeout_s, &interrupted};
   deadline_.reset();  // the clock is read only by ranks that have to wait for long
   Verdict verdict;
   auto give_up = [&] {
+    enter();
     segment_->break_with(rank_, verdict.peer, verdict.failure);
     auto first = segment_->broken();
     if (first.failure != Failure::none) verdict = first;
@@ -235,20 +239,15 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   };
 
   auto done = base_;
-  auto& parts = plan.is_small ? small_sets_ : halves_;
-  for (std::int64_t first = 0; first < plan.slices; first += parts.slices) {
-    auto part = parts.batches % parts.ends.size();
+  auto& memory = plan.is_small ? small_sets_ : slots_;
+  auto batch = static_cast<std::int64_t>(memory.slices);
+  for (std::int64_t first = 0; first < plan.slices; first += batch) {
     for (int peer = 0; peer < segment_->ranks(); ++peer) {
       if (peer == rank_) continue;
-      if (seen_[static_cast<std::size_t>(peer)].counter < parts.ends[part]) {
-        // Whoever has to wait for room waits until there is room for more than one: where ranks take turns on a core,
-        // each turn is then worth it.
-        auto more = (part + parts.ends.size() / 2 - 1) % parts.ends.size();
-        if (!has_come(peer, parts.ends[part]) && !arrived(peer, parts.ends[more], verdict, watch)) return give_up();
-      }
+      if (!arrived(peer, memory.ends[memory.half()], Until::room, verdict, watch)) return give_up();
       recorder.done(Did::waited_for_room, peer, first);
     }
-    auto slices = std::min<std::int64_t>(parts.slices, plan.slices - first);
+    auto slices = std::min(batch, plan.slices - first);
     for (std::size_t number = 0; number < plan.stages.size(); ++number) {
       const Stage& stage = plan.stages[number];
       // The counter has gone up by one for each slice when all ranks have finished a stage of the batch.
@@ -256,10 +255,10 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
         auto before = done - static_cast<std::uint64_t>(slices) + static_cast<std::uint64_t>(i) + 1;
         for (std::int64_t w = 0; w < stage.waits; ++w) {
           auto peer = static_cast<int>(plan.waits[static_cast<std::size_t>(stage.first_wait + w)]);
-          if (!arrived(peer, before, verdict, watch)) return give_up();
+          if (!arrived(peer, before, Until::data, verdict, watch)) return give_up();
           recorder.done(Did::waited, stage.first_wait + w, first + i);
         }
-        auto set_at = (part * static_cast<std::size_t>(parts.slices) + static_cast<std::size_t>(i)) * parts.set_bytes;
+        auto set_at = (memory.first_set() + static_cast<std::size_t>(i)) * memory.set_bytes;
         auto step = stage.first_step;
         auto run_steps = [&](std::int64_t end) {
           for (; step < end; ++step) {
@@ -269,20 +268,22 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
         };
         run_steps(step + stage.before);
         if (stage.announces != 0) {
-          announce(line, {done + static_cast<std::uint64_t>(i) + 1, Mark::print_of(history_)});
+          bool leaves = memory.is_last() && i + 1 == slices && number + 1 == plan.stages.size();
+          enter();
+          announce(line, done + static_cast<std::uint64_t>(i) + 1, leaves);
           recorder.done(Did::announced, static_cast<std::int64_t>(number), first + i);
         }
         run_steps(step + stage.after);
       }
       done += static_cast<std::uint64_t>(slices);
     }
-    parts.ends[part] = done;
-    ++parts.batches;
+    if (memory.is_last()) memory.ends[memory.half()] = done;
+    ++memory.used;
     if (first + slices < plan.slices) flight_.progress(plan, first + slices);
   }
   // The caller may write to the input from now on: nobody must be reading it any more.
   for (int peer = 0; plan.peer_stride != 0 && peer < segment_->ranks(); ++peer) {
-    if (peer != rank_ && !arrived(peer, end_, verdict, watch)) return give_up();
+    if (peer != rank_ && !arrived(peer, end_, Until::data, verdict, watch)) return give_up();
   }
   flight_.end(plan, 0, -1);
   return verdict;
@@ -301,7 +302,7 @@ std::vector<RankState> Engine::states() const {
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     auto& line = segment_->line(rank);
     auto& then = segment_->snapshot(rank);
-    auto call = broken ? then.call : segment_->history(rank).entered.load(std::memory_order_acquire);
+    auto call = broken ? then.call : line.entered.load(std::memory_order_acquire);
     auto& text = broken ? then.text.text : segment_->text(rank, call).text;
     auto left = static_cast<Left>(broken ? then.left : line.left.load(std::memory_order_acquire));
     states.push_back({call, left, call == 0 ? std::string() : std::string(text, strnlen(text, kTextBytes))});

@@ -1,10 +1,10 @@
 // The interpreter: runs plans over the shared segment. It knows stages, steps and slices, no algorithm.
 //
 // Slices are run in batches. Within a batch every stage is done for all its slices before the next stage, so that while a
-// rank waits for one slice, its peers work on another. Batches use parts of the memory in turn: the two halves of the slots
-// or, where a call is a single slice that is short enough, one of many small sets. Before a rank writes into a part it waits
-// until every rank has finished the batch that used it last. That is the only wait for readers there is; it also keeps
-// ranks within so many calls of each other.
+// rank waits for one slice, its peers work on another. The memory has two halves, used in turn: by a batch each or, where
+// calls are single slices that are short enough, by as many of those as there are small sets. Before a rank writes into a
+// half it waits until every rank has finished what was there before. That is the only wait for readers there is; it also
+// keeps ranks within so many calls of each other.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,17 @@
 
 namespace farandole {
 
-// A kind of parts that batches use in turn.
-struct Parts {
-  std::size_t set_bytes;           // of one slice
-  int slices;                      // of a batch
-  std::vector<std::uint64_t> ends; // for each part, the counters' value at the end of the batch that used it last
-  std::size_t batches = 0;         // that have used any
+// Memory for data, in two halves, each with room for some batches.
+struct Halves {
+  std::size_t set_bytes;             // of one slice
+  std::size_t slices;                // of a batch
+  std::size_t batches;               // in a half
+  std::uint64_t used = 0;            // how many batches have been there
+  std::uint64_t ends[2] = {0, 0};    // the counters' value when all batches were done that were last in each half
+
+  std::size_t half() const { return used / batches % 2; }
+  bool is_last() const { return used % batches == batches - 1; }  // of its half
+  std::size_t first_set() const { return used % (2 * batches) * slices; }
 };
 
 struct RankState {
@@ -52,7 +57,7 @@ class Engine {
   void close() { closing_.store(true); }
 
   int rank() const { return rank_; }
-  std::size_t set_bytes() const { return halves_.set_bytes; }  // in which a slice must fit
+  std::size_t set_bytes() const { return slots_.set_bytes; }  // in which a slice must fit
   std::uint64_t call() const { return call_; }
   // What each rank is doing or, if the communicator is broken, was doing when it broke.
   std::vector<RankState> states() const;
@@ -61,12 +66,10 @@ class Engine {
   template <class Recorder>
   Verdict carry_out(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
                     const std::function<bool()>& interrupted, Recorder& recorder);
-  bool has_come(int peer, std::uint64_t value);
-  bool arrived(int peer, std::uint64_t value, Verdict& verdict, const Watch& watch);
+  void enter();
+  bool arrived(int peer, std::uint64_t value, Until until, Verdict& verdict, const Watch& watch);
   bool look_around(int peer, Verdict& verdict, const Watch& watch);
   bool same_call(int peer) const;
-  std::uint64_t counter_of(int peer) const;
-  bool same_history(int peer) const;
   int last_to_come(int peer) const;
   void run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set_at, const std::byte* input,
                 std::byte* output) const;
@@ -75,11 +78,12 @@ class Engine {
   int rank_;
   CallRecorder flight_;
   std::vector<int> process_fds_;
-  Parts halves_, small_sets_;
+  Halves slots_, small_sets_;
   std::uint64_t call_ = 0;              // this call
+  bool has_entered_ = false;            // whether the line shows this call
   std::uint64_t history_ = 0;           // the fingerprint of all calls so far
   std::uint64_t base_ = 0, end_ = 0;    // the counters' common value at its beginning and its end
-  std::vector<Mark> seen_;              // the last mark seen of each rank
+  std::vector<std::uint64_t> seen_;     // the last value seen of each rank's counter
   std::vector<std::uint64_t> checked_;  // the last call in which it was found that each rank makes the same
   std::vector<bool> dead_;
   std::atomic<bool> closing_{false};

@@ -53,7 +53,7 @@ std::size_t Segment::bytes_needed(int ranks, std::size_t slot_bytes) { return pl
 
 std::vector<std::size_t> Segment::offsets(int ranks, std::size_t slot_bytes) {
   auto p = places(ranks, slot_bytes);
-  return {p.lines, p.histories, p.flights, p.pipes};
+  return {p.lines, p.flights, p.pipes};
 }
 
 Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slot_bytes_(slot_bytes) {
@@ -89,7 +89,7 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
   if (head().claimed.exchange(1) == 0) {
     auto differing = failure == Failure::mismatch ? first_to_differ() : 0;
     for (int each = 0; each < ranks_; ++each) {
-      auto call = history(each).entered.load(std::memory_order_acquire);
+      auto call = line(each).entered.load(std::memory_order_acquire);
       if (differing != 0) call = std::min(call, differing);
       snapshot(each) = {call, line(each).left.load(), call == 0 ? CallText{} : text(each, call)};
     }
@@ -112,7 +112,7 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
 // none. A rank that needed nothing of the others may be further on when it is found out, and one that is slow not there.
 std::uint64_t Segment::first_to_differ() const {
   std::vector<std::uint64_t> entered;
-  for (int each = 0; each < ranks_; ++each) entered.push_back(history(each).entered.load(std::memory_order_acquire));
+  for (int each = 0; each < ranks_; ++each) entered.push_back(line(each).entered.load(std::memory_order_acquire));
   auto most = *std::max_element(entered.begin(), entered.end());
   // A rank that goes on meanwhile writes over the oldest.
   for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= most; ++call) {

@@ -1,8 +1,8 @@
 // The memory that the ranks of one communicator share, and where everything lies in it.
 //
 //   Head                       who broke it, if it is broken
-//   Line      x ranks          each rank's counter, one cache line each
-//   History   x ranks          which calls each rank has made
+//   Line      x ranks          each rank's counter and call, one cache line each
+//   History   x ranks          which calls each rank has made, further back
 //   Bell      x ranks          rung when there is something to do about point-to-point messages
 //   Snapshot  x ranks          what each rank was doing when the communicator broke
 //   Flight    x ranks          what each rank's last calls were, for error messages and for readers from outside
@@ -26,7 +26,9 @@ namespace farandole {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kSmallSets = 32;         // so many short calls a rank can be ahead of another
 inline constexpr std::size_t kSmallSetBytes = 2048;
-inline constexpr std::size_t kCalls = 64;  // more than a rank can be ahead: all small sets, and two calls in its slot
+inline constexpr std::size_t kCallsInLine = 4;  // of which a rank shows the fingerprints where others look anyway
+inline constexpr std::size_t kCalls = 64;       // and further back
+static_assert(kCalls > kSmallSets + 3);  // a rank can be ahead by all small sets and two calls in its slot, and enter one more
 inline constexpr std::uint32_t kVersion = 4;  // of all that follows
 inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
@@ -46,34 +48,19 @@ struct alignas(kCacheLine) Head {
 // How a rank has left.
 enum class Left : std::uint32_t { no = 0, closed = 1, failed = 2, shrinks = 3 };
 
-// What others look at while they wait for the rank. Whenever it is written, they have to fetch it again.
 struct alignas(kCacheLine) Line {
-  std::atomic<std::uint64_t> mark;      // a Mark, packed: how far the rank has come, and in which call
-  std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `mark` changes
+  std::atomic<std::uint64_t> counter;   // goes up only: how many stages are done, over all calls
+  std::atomic<std::uint64_t> entered;   // the call that the rank is in, or was in last; 0 before the first
+  std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes,
+  std::atomic<std::uint32_t> waiters;   // and until the rank leaves a half of the memory for data
   std::atomic<std::uint32_t> left;      // Left, once the rank makes no more calls
+  std::atomic<std::uint64_t> fingerprint[kCallsInLine];  // of all calls up to call c, at c % kCallsInLine
 };
 static_assert(sizeof(Line) == kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// How many stages a rank has done, over all calls, and a part of the fingerprint of its calls up to the one that the
-// last of them belonged to: so whoever sees that another has come far enough sees as well whether it made the same call.
-struct Mark {
-  std::uint64_t counter;
-  std::uint32_t print;
-
-  static std::uint32_t print_of(std::uint64_t fingerprint) { return static_cast<std::uint32_t>(fingerprint >> 32); }
-  // Of the counter, the lower half is shared: ranks are never so far apart that the upper one would be in doubt.
-  std::uint64_t packed() const { return std::uint64_t{print} << 32 | (counter & 0xffff'ffff); }
-  static Mark unpacked(std::uint64_t packed, std::uint64_t near) {
-    auto distance = static_cast<std::int32_t>(static_cast<std::uint32_t>(packed) - static_cast<std::uint32_t>(near));
-    return {near + static_cast<std::uint64_t>(std::int64_t{distance}), static_cast<std::uint32_t>(packed >> 32)};
-  }
-};
-
-// Read by others only if something is not as it mostly is, so that it can be written without waiting for them.
 struct alignas(kCacheLine) History {
-  std::atomic<std::uint64_t> entered;  // the call that the rank is in, or was in last; 0 before the first
-  std::uint64_t fingerprint[kCalls];   // of all calls up to call c, at c % kCalls
+  std::uint64_t fingerprint[kCalls];  // of all calls up to call c, at c % kCalls
 };
 
 struct alignas(kCacheLine) Bell {
@@ -102,7 +89,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   static std::size_t bytes_needed(int ranks, std::size_t slot_bytes);
-  // Where lines, histories and flights begin, and pipes, before which all that is control is; in bytes.
+  // Where lines and flights begin, and pipes, before which all that is control is; in bytes.
   static std::vector<std::size_t> offsets(int ranks, std::size_t slot_bytes);
 
   Head& head() const { return *reinterpret_cast<Head*>(base_); }

@@ -11,9 +11,9 @@
 namespace farandole {
 namespace {
 
-// A futex is 32 bits wide: the counter's half of the mark, which changes with every announcement.
+// A futex is 32 bits wide: the half of the counter that changes with every announcement.
 std::uint32_t* low_half(Line& line) {
-  auto* halves = reinterpret_cast<std::uint32_t*>(&line.mark);
+  auto* halves = reinterpret_cast<std::uint32_t*>(&line.counter);
   return halves + (std::endian::native == std::endian::little ? 0 : 1);
 }
 
@@ -28,18 +28,21 @@ void sleep_while(std::uint32_t* word, std::uint32_t value) {
 
 void wake(Line& line) { wake_all(low_half(line)); }
 
-void announce(Line& line, Mark mark) {
-  // A plain store and a fence, so that either we see the sleeper or the sleeper sees the new value.
-  line.mark.store(mark.packed(), std::memory_order_release);
+void announce(Line& line, std::uint64_t value, bool leaves) {
+  // A plain store, which leaves this core together with what was written to the line before; then a fence, so that
+  // either we see the sleeper or the sleeper sees the new value.
+  line.counter.store(value, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (line.sleepers.load(std::memory_order_relaxed) != 0) wake(line);
+  auto sleepers = line.sleepers.load(std::memory_order_relaxed);
+  if (leaves) sleepers += line.waiters.load(std::memory_order_relaxed);
+  if (sleepers != 0) wake(line);
 }
 
-void sleep_on(Line& line, std::uint64_t seen) {
-  line.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  auto counter = static_cast<std::uint32_t>(seen);
-  if (static_cast<std::uint32_t>(line.mark.load(std::memory_order_seq_cst)) == counter) sleep_while(low_half(line), counter);
-  line.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+void sleep_on(Line& line, std::uint64_t seen, Until until) {
+  auto& asleep = until == Until::room ? line.waiters : line.sleepers;
+  asleep.fetch_add(1, std::memory_order_seq_cst);
+  if (line.counter.load(std::memory_order_seq_cst) == seen) sleep_while(low_half(line), static_cast<std::uint32_t>(seen));
+  asleep.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void ring(Bell& bell) {

@@ -17,8 +17,9 @@ namespace farandole {
 using Clock = std::chrono::steady_clock;
 
 struct Patience {
-  int spins;   // looks at the counter with a pause in between
-  int yields;  // looks with sched_yield in between
+  int spins;            // looks at the counter with a pause in between
+  int yields;           // looks with sched_yield in between
+  int yields_for_room;  // the same, where a rank waits for no data, and others will need some time
 };
 
 // What a rank that has waited for long looks at besides the counter.
@@ -28,11 +29,15 @@ struct Watch {
   const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
 };
 
-// Tell the world that a rank has come so far. Everything written before is visible to who sees it.
-void announce(Line& line, Mark mark);
+// What a rank waits for: data of another, or room for its own, which others must have read before.
+enum class Until { data, room };
 
-// Sleep until `line.mark` may tell of another counter than `seen`, 20 ms at most.
-void sleep_on(Line& line, std::uint64_t seen);
+// Tell the world that `line.counter` is now `value`. Everything written before is visible to who sees it. `leaves` says
+// whether with this the rank leaves a half of the memory for data, for which others may wait.
+void announce(Line& line, std::uint64_t value, bool leaves);
+
+// Sleep until `line.counter` may have changed or, for room, a half may have been left; 20 ms at most.
+void sleep_on(Line& line, std::uint64_t seen, Until until);
 
 // Wake every rank that sleeps on `line`.
 void wake(Line& line);

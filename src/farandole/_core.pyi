@@ -11,8 +11,6 @@ RECORD_BYTES: int
 FLIGHT_BYTES: int
 SEGMENT_MAGIC: int
 SEGMENT_VERSION: int
-CALLS_KEPT: int
-HISTORY_BYTES: int
 
 def segment_bytes(ranks: int, slot_bytes: int) -> int: ...
 def segment_offsets(ranks: int, slot_bytes: int) -> list[int]: ...
@@ -39,8 +37,8 @@ class Runner:
         ranks: int,
         slot_bytes: int,
         process_fds: Sequence[int],
-        foreground: tuple[int, int],
-        background: tuple[int, int],
+        foreground: tuple[int, int, int],
+        background: tuple[int, int, int],
         batch: int,
     ) -> None: ...
     def plan(

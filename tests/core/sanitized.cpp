@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kRanks = 4, kBatch = 2;
 constexpr std::size_t kSlotBytes = 16384;
-constexpr Patience kPatience{20, 20};
+constexpr Patience kPatience{20, 20, 20};
 const std::function<bool()> kNever = [] { return false; };
 
 void expect(bool holds, const char* what) {

@@ -37,7 +37,7 @@ def control() -> Iterator[bytes]:
     size = _core.segment_bytes(RANKS, SLOT_BYTES)
     descriptor = os.memfd_create("farandole-test")
     os.ftruncate(descriptor, size)
-    runner = _core.Runner(descriptor, 1, RANKS, SLOT_BYTES, [-1] * RANKS, (0, 0), (0, 0), 2)
+    runner = _core.Runner(descriptor, 1, RANKS, SLOT_BYTES, [-1] * RANKS, (0, 0, 0), (0, 0, 0), 2)
     yield runner.control()
     os.close(descriptor)
 
@@ -125,7 +125,7 @@ def test_a_foreign_segment_is_refused_before_its_sizes_are_used(
 
 
 def test_a_record_that_may_have_been_overwritten_during_the_copy_is_left_out(control: bytes) -> None:
-    lines, _, at, _ = _core.segment_offsets(RANKS, SLOT_BYTES)
+    lines, at, _ = _core.segment_offsets(RANKS, SLOT_BYTES)
     earlier, later = bytearray(control), bytearray(control)
     for number in range(1, RECORDS + 1):
         row = flights._RECORD.pack(number, 1, 2, 8, 0, -1, 0, 0, 0, b"")

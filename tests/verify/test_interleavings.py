@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from farandole.algorithms import REGISTRY, build
 from farandole.run.compile import compile_schedule
 from farandole.slots import SlotProgram
-from farandole.verify.interleavings import Action, ModelCall, actions, explore, explore_actions
+from farandole.verify.interleavings import SMALL_IN_A_HALF, Action, ModelCall, actions, explore, explore_actions
 from farandole.verify.slots import verify_slots
 from farandole.verify.wakeups import lost_wakeups
 
@@ -24,9 +24,12 @@ TIMING = {"race", "rewritten", "unwritten"}
 
 
 @cache
-def call(collective: str, name: str, ranks: int, slices: int = 1, root: int = 0) -> ModelCall:
+def call(
+    collective: str, name: str, ranks: int, slices: int = 1, root: int = 0, *, is_small: bool = False
+) -> ModelCall:
     programs = compile_schedule(build(collective, name, ranks, root))
-    return ModelCall(f"{collective} {name} {root} {slices}", programs, slices, collective == "barrier")
+    name = f"{collective} {name} {root} {slices}"
+    return ModelCall(name, programs, slices, collective == "barrier", is_small=is_small)
 
 
 def without(todo: Sequence[Action], rank: int, stage: int) -> list[Action]:
@@ -42,6 +45,16 @@ def test_every_interleaving_of_several_slices_batches_and_calls_is_right(collect
         assert found.problems == ()
         assert found.ends == {("through",) * ranks}
         assert found.states > 2 * slices * ranks
+
+
+@pytest.mark.parametrize(("collective", "name"), KEYS)
+def test_every_interleaving_of_more_small_calls_than_there_are_sets_is_right(collective: str, name: str) -> None:
+    for ranks, others in ((2, 2), (3, 1)):
+        small = [call(collective, name, ranks, is_small=True)] * (2 * SMALL_IN_A_HALF + 1)
+        large = [call(collective, name, ranks)] * others
+        found = explore([[*small, *large, small[0]]] * ranks, batch=1)
+        assert found.problems == ()
+        assert found.ends == {("through",) * ranks}
 
 
 @pytest.mark.parametrize(("collective", "name"), KEYS)
@@ -69,6 +82,17 @@ def test_a_rank_that_makes_another_call_is_found_out_by_all_before_anything_wron
     assert found.ends == {("gave up",) * 3}
 
 
+@pytest.mark.parametrize("name", [name for what, name in KEYS if what == "broadcast"])
+def test_a_rank_that_makes_another_small_call_is_found_out_although_others_are_ahead(name: str) -> None:
+    """Rank 0 only sends, and may have gone on as far as there are sets."""
+    same, other = (call("broadcast", name, 3, is_small=True), call("gather", "direct", 3, root=1, is_small=True))
+    barrier = call("barrier", "dissemination", 3)
+    calls = [[*([same] * 2), other if rank == 1 else same, *([same] * 3), barrier] for rank in range(3)]
+    found = explore(calls, batch=1)
+    assert found.problems == ()
+    assert found.ends == {("gave up",) * 3}
+
+
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_every_wait_of_a_program_that_is_removed_is_missed(collective: str, name: str) -> None:
     calls = [[call(collective, name, 3)]] * 3
@@ -82,18 +106,20 @@ def test_every_wait_of_a_program_that_is_removed_is_missed(collective: str, name
 
 @pytest.mark.parametrize(("collective", "name"), MOVING)
 def test_every_wait_for_the_readers_of_a_half_that_is_removed_is_missed(collective: str, name: str) -> None:
-    """After two calls in which one rank reads from all others, and holds up nobody."""
+    """After as many calls as there is room for, in which one rank reads from all others, and holds up nobody."""
     reader = zlib.crc32(name.encode()) % 3
-    gather = call("gather", "direct", 3, root=reader)
-    calls = [[gather, gather, call(collective, name, 3, root=(reader + 1) % 3)]] * 3
-    todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
-    assert explore_actions(calls, todo).problems == ()
-    for writer in {0, 1, 2} - {reader}:
-        if not any(action.writes for action in todo[writer] if action.call == 2 and not action.waits):
-            continue  # it has nothing to write before it has heard from the reader
-        fewer = [replace(a, reuse=tuple(w for w in a.reuse if w[0] != reader)) for a in todo[writer]]
-        found = explore_actions(calls, [fewer if r == writer else t for r, t in enumerate(todo)])
-        assert {(p.rule, p.rank) for p in found.problems} >= {("stale", reader)}, (reader, writer)
+    for is_small, before in ((False, 2), (True, 2 * SMALL_IN_A_HALF)):
+        gather = call("gather", "direct", 3, root=reader, is_small=is_small)
+        last = call(collective, name, 3, root=(reader + 1) % 3, is_small=is_small)
+        calls = [[*([gather] * before), last]] * 3
+        todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
+        assert explore_actions(calls, todo).problems == ()
+        for writer in {0, 1, 2} - {reader}:
+            if not any(action.writes for action in todo[writer] if action.call == before and not action.waits):
+                continue  # it has nothing to write before it has heard from the reader
+            fewer = [replace(a, reuse=tuple(w for w in a.reuse if w[0] != reader)) for a in todo[writer]]
+            found = explore_actions(calls, [fewer if r == writer else t for r, t in enumerate(todo)])
+            assert {(p.rule, p.rank) for p in found.problems} >= {("stale", reader)}, (reader, writer)
 
 
 @pytest.mark.parametrize("name", ["ring", "direct", "tree", "recursive_doubling"])

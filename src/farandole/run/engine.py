@@ -40,10 +40,11 @@ STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when th
 
 _SETTLE_S = 5.0  # for threads to come back from their calls when the interpreter ends; they need milliseconds
 
-# How often to look at a counter that has not moved: with a pause in between, then giving up the core.
-_ALONE = (100, 400)
-_CROWDED = (20, 1000)  # the rank waited for may need this very core
-_BACKGROUND = (20, 20)  # and here the computation does
+# How often to look at a counter that has not moved: with a pause in between, then giving up the core, which a rank that
+# only waits for room need not do as often.
+_ALONE = (100, 400, 400)
+_CROWDED = (20, 1000, 0)  # the rank waited for may need this very core
+_BACKGROUND = (20, 20, 20)  # and here the computation does
 
 
 @dataclass(frozen=True, slots=True, eq=False)

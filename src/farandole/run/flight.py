@@ -24,8 +24,7 @@ KINDS = ("foreground", "background", "send", "receive")
 GOES_ON = 0xFF
 
 _HEAD = struct.Struct("=QQIIIIQ")  # magic, failure, claimed, filled, ranks, version, slot_bytes
-_LINE = struct.Struct("=QII48x")  # mark, sleepers, left
-_HISTORY = struct.Struct(f"=Q{_core.CALLS_KEPT}Q56x")  # entered, fingerprints
+_LINE = struct.Struct("=QQIII4x32x")  # counter, entered, sleepers, waiters, left, then fingerprints
 _SNAPSHOT = struct.Struct(f"=QQ{TEXT_BYTES}s")  # call, left, text
 _IDENTITY = struct.Struct("=IIQQQ32x64s")  # pid, counts, started, ticks, ns, ending
 _CALLS = struct.Struct("=QQQQQQQiI")  # done, bytes, sent, received, busy, waiting, since, waits_for, queued
@@ -135,7 +134,7 @@ def parse(first: bytes, second: bytes, clock: Clock) -> Flight:
     Raises FormatError unless they are of this version of farandole and of the right length.
     """
     ranks, slot_bytes = _checked_head(first)
-    lines, histories, flights, end = _core.segment_offsets(ranks, slot_bytes)
+    lines, flights, end = _core.segment_offsets(ranks, slot_bytes)
     if _checked_head(second) != (ranks, slot_bytes) or not len(first) == len(second) == end:
         raise FormatError(
             f"the control part of a segment of {ranks} ranks has {end} bytes, not {len(first)} and {len(second)}",
@@ -151,15 +150,7 @@ def parse(first: bytes, second: bytes, clock: Clock) -> Flight:
         _rank((failure >> 16 & 0xFFFF) - 1, ranks),
         clock[2],
         tuple(
-            _parse_rank(
-                rank,
-                ranks,
-                (first, second),
-                clock,
-                line=lines + rank * _LINE.size,
-                history=histories + rank * _HISTORY.size,
-                at=flights + rank * _FLIGHT_BYTES,
-            )
+            _parse_rank(rank, ranks, first, second, lines + rank * _LINE.size, flights + rank * _FLIGHT_BYTES, clock)
             for rank in range(ranks)
         ),
     )
@@ -183,12 +174,9 @@ def _checked_head(head: bytes) -> tuple[int, int]:
     return ranks, slot_bytes
 
 
-def _parse_rank(
-    rank: int, ranks: int, copies: tuple[bytes, bytes], clock: Clock, *, line: int, history: int, at: int
-) -> RankFlight:
-    first, second = copies
-    entered_then, entered = (_HISTORY.unpack_from(copy, history)[0] for copy in copies)
-    left = _LINE.unpack_from(second, line)[2]
+def _parse_rank(rank: int, ranks: int, first: bytes, second: bytes, line: int, at: int, clock: Clock) -> RankFlight:
+    entered_then = _LINE.unpack_from(first, line)[1]
+    _, entered, _, _, left = _LINE.unpack_from(second, line)
     pid, counts, started, ticks, ns, ending = _IDENTITY.unpack_from(second, at)
     calls_at, messages_at = at + _IDENTITY.size, at + _IDENTITY.size + _CALLS.size
     done, size, sent, received, busy, waiting, since, waits_for, queued = _CALLS.unpack_from(second, calls_at)
@@ -300,8 +288,8 @@ def _text(raw: bytes) -> str:
 
 def _check_sizes() -> None:
     """The extension and this file describe the same memory."""
-    known = (_LINE.size, _HISTORY.size, _CALLS.size, _MESSAGES.size, _RECORD.size, _FLIGHT_BYTES)
-    if known != (64, _core.HISTORY_BYTES, 64, 64, _core.RECORD_BYTES, _core.FLIGHT_BYTES):
+    known = (_LINE.size, _CALLS.size, _MESSAGES.size, _RECORD.size, _FLIGHT_BYTES)
+    if known != (64, 64, 64, _core.RECORD_BYTES, _core.FLIGHT_BYTES):
         raise ImportError(f"the extension farandole._core is of another version than this package: {known}")
 
 

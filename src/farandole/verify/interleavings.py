@@ -6,9 +6,9 @@ The model is the engine's protocol, over the *compiled* programs, through severa
 - A rank carries out *actions*, one after another. An action begins once the counters that it waits for are there,
   reads and writes slots, and ends by announcing its own counter. Reading and writing take time: between the
   beginning and the end of an action, anything else may happen.
-- Before the first action of a batch a rank waits until every rank has finished the batch that last used this half
-  of the slots (*reuse*). On entering a call, a rank leaves a fingerprint of all its calls so far, in one of four
-  places; whoever first waits for it in a call compares.
+- Before the first action of a batch a rank waits until every rank has finished what last used this half of the slots
+  (*reuse*): a batch, or several small calls. On entering a call, a rank leaves a fingerprint of all its calls so far, in
+  one of a few places; whoever first waits for it in a call compares.
 - A rank that waits in vain gives up when another has, when one that the call needs has died or left, or when the
   one it waits for makes another call; and, if ``gives_up``, at any moment (a deadline, a signal). A rank may die
   at any moment if ``dies``. Whoever gives up has broken the communicator for all.
@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,9 @@ from numpy.typing import NDArray
 from farandole.slots import INPUT, SlotProgram
 from farandole.verify.report import Problem
 
-CALLS_KEPT = 4  # fingerprints of a rank's last calls
-MOST_AHEAD = CALLS_KEPT - 1  # two calls, and it may have entered a third, to wait there for the others
+SMALL_IN_A_HALF = 2  # so many small calls; 16 in the engine
+CALLS_KEPT = 8  # fingerprints of a rank's last calls; 64 in the engine
+MOST_AHEAD = 2 * SMALL_IN_A_HALF + 2 + 1  # small calls, others, and it may have entered one, to wait there for the others
 _NEVER = 1 << 40
 _RUNS, _DEAD, _GAVE_UP = 0, 1, 2
 _ENDS = ("stuck", "dead", "gave up", "through")
@@ -54,7 +55,8 @@ class ModelCall:
     """One call: the programs of all ranks, through how many slices they go, and its name.
 
     Ranks make the same call if the names are equal. ``is_in_place`` says that outputs lie over the inputs, which
-    matters where ranks read the inputs of others: such a call ends for a rank when all have ended it.
+    matters where ranks read the inputs of others: such a call ends for a rank when all have ended it. ``is_small`` says
+    that its one slice fits a small set.
     """
 
     name: str
@@ -62,6 +64,7 @@ class ModelCall:
     slices: int = 1
     is_barrier: bool = False
     is_in_place: bool = False
+    is_small: bool = False
 
     @property
     def shares_inputs(self) -> bool:
@@ -108,33 +111,59 @@ class Exploration:
     ends: frozenset[tuple[str, ...]]
 
 
+@dataclass(slots=True)
+class _Halves:
+    """Memory for data, from set ``first`` on: two halves, each with room for some batches of some slices."""
+
+    first: int
+    slices: int
+    batches: int
+    used: int = 0
+    ends: list[int] = field(default_factory=lambda: [0, 0])
+
+    @property
+    def half(self) -> int:
+        """Which of the two the next batch takes."""
+        return self.used // self.batches % 2
+
+    @property
+    def first_set(self) -> int:
+        """The set for the first slice of the next batch."""
+        return self.first + self.used % (2 * self.batches) * self.slices
+
+    def leave(self, done: int) -> None:
+        """The batch is done when all counters are at ``done``."""
+        if self.used % self.batches == self.batches - 1:
+            self.ends[self.half] = done
+        self.used += 1
+
+
 def actions(calls: Sequence[ModelCall], rank: int, batch: int) -> list[Action]:
     """What a rank does in its calls, ``batch`` slices at a time, as src/core/engine.cpp does it."""
     todo: list[Action] = []
-    done = batches = 0
-    batch_end = [0, 0]
+    done = 0
+    slots, small_sets = _Halves(0, batch, 1), _Halves(2 * batch, 1, SMALL_IN_A_HALF)
     for number, call in enumerate(calls):
         program = call.programs[rank]
         others = [peer for peer in range(len(call.programs)) if peer != rank]
         written = [_stages_written(p) for p in call.programs]
         todo.append(Action(number, -1, -1, enters=True))
-        for first in range(0, call.slices, batch):
-            half = batches % 2
-            slices = min(batch, call.slices - first)
+        memory = small_sets if call.is_small else slots
+        for first in range(0, call.slices, memory.slices):
+            slices = min(memory.slices, call.slices - first)
             for stage in range(program.stages):
                 for i in range(slices):
                     where = (number, first + i, stage)
-                    used = half * batch + i
+                    used = memory.first_set + i
                     before, after = _accesses(program, stage, used, written, call.is_in_place)
                     waits = [(peer, done - slices + i + 1) for peer in program.waits[stage]]
-                    reuse = [(peer, batch_end[half]) for peer in others] if stage == i == 0 else []
+                    reuse = [(peer, memory.ends[memory.half]) for peer in others] if stage == i == 0 else []
                     told = done + i + 1 if program.announces[stage] else -1
                     todo.append(Action(*where, False, tuple(waits), tuple(reuse), *before, told))
                     if after[0] or after[1]:
                         todo.append(Action(*where, reads=after[0], writes=after[1]))
                 done += slices
-            batch_end[half] = done
-            batches += 1
+            memory.leave(done)
         if call.shares_inputs:  # the caller may write to its input from then on
             todo.append(Action(number, call.slices - 1, program.stages, waits=tuple((peer, done) for peer in others)))
     return todo
