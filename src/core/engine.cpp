@@ -241,10 +241,11 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   auto done = base_;
   auto& memory = plan.is_small ? small_sets_ : slots_;
   auto batch = static_cast<std::int64_t>(memory.slices);
+  auto room = memory.batches > 1 ? Until::room : Until::next;
   for (std::int64_t first = 0; first < plan.slices; first += batch) {
     for (int peer = 0; peer < segment_->ranks(); ++peer) {
       if (peer == rank_) continue;
-      if (!arrived(peer, memory.ends[memory.half()], Until::room, verdict, watch)) return give_up();
+      if (!arrived(peer, memory.ends[memory.half()], room, verdict, watch)) return give_up();
       recorder.done(Did::waited_for_room, peer, first);
     }
     auto slices = std::min(batch, plan.slices - first);
@@ -255,7 +256,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
         auto before = done - static_cast<std::uint64_t>(slices) + static_cast<std::uint64_t>(i) + 1;
         for (std::int64_t w = 0; w < stage.waits; ++w) {
           auto peer = static_cast<int>(plan.waits[static_cast<std::size_t>(stage.first_wait + w)]);
-          if (!arrived(peer, before, Until::data, verdict, watch)) return give_up();
+          if (!arrived(peer, before, Until::next, verdict, watch)) return give_up();
           recorder.done(Did::waited, stage.first_wait + w, first + i);
         }
         auto set_at = (memory.first_set() + static_cast<std::size_t>(i)) * memory.set_bytes;
@@ -283,7 +284,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   }
   // The caller may write to the input from now on: nobody must be reading it any more.
   for (int peer = 0; plan.peer_stride != 0 && peer < segment_->ranks(); ++peer) {
-    if (peer != rank_ && !arrived(peer, end_, Until::data, verdict, watch)) return give_up();
+    if (peer != rank_ && !arrived(peer, end_, Until::next, verdict, watch)) return give_up();
   }
   flight_.end(plan, 0, -1);
   return verdict;

@@ -52,7 +52,7 @@ struct alignas(kCacheLine) Line {
   std::atomic<std::uint64_t> counter;   // goes up only: how many stages are done, over all calls
   std::atomic<std::uint64_t> entered;   // the call that the rank is in, or was in last; 0 before the first
   std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes,
-  std::atomic<std::uint32_t> waiters;   // and until the rank leaves a half of the memory for data
+  std::atomic<std::uint32_t> waiters;   // and until the rank leaves a half of its small sets
   std::atomic<std::uint32_t> left;      // Left, once the rank makes no more calls
   std::atomic<std::uint64_t> fingerprint[kCallsInLine];  // of all calls up to call c, at c % kCallsInLine
 };

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 struct Patience {
   int spins;            // looks at the counter with a pause in between
   int yields;           // looks with sched_yield in between
-  int yields_for_room;  // the same, where a rank waits for no data, and others will need some time
+  int yields_for_room;  // the same, where a rank is many calls ahead, and others will need some time
 };
 
 // What a rank that has waited for long looks at besides the counter.
@@ -29,11 +29,11 @@ struct Watch {
   const std::function<bool()>* interrupted;  // asks whether to give up at once (a signal)
 };
 
-// What a rank waits for: data of another, or room for its own, which others must have read before.
-enum class Until { data, room };
+// What a rank waits for: the next that another announces; or room for many short calls, which comes at once.
+enum class Until { next, room };
 
 // Tell the world that `line.counter` is now `value`. Everything written before is visible to who sees it. `leaves` says
-// whether with this the rank leaves a half of the memory for data, for which others may wait.
+// whether with this the rank leaves a half of the memory, so that others have room.
 void announce(Line& line, std::uint64_t value, bool leaves);
 
 // Sleep until `line.counter` may have changed or, for room, a half may have been left; 20 ms at most.

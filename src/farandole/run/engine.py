@@ -40,8 +40,8 @@ STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when th
 
 _SETTLE_S = 5.0  # for threads to come back from their calls when the interpreter ends; they need milliseconds
 
-# How often to look at a counter that has not moved: with a pause in between, then giving up the core, which a rank that
-# only waits for room need not do as often.
+# How often to look at a counter that has not moved: with a pause in between; then giving up the core in between; and that
+# for a rank that is many calls ahead, before it sleeps.
 _ALONE = (100, 400, 400)
 _CROWDED = (20, 1000, 0)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20, 20)  # and here the computation does
