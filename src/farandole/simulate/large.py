@@ -15,8 +15,8 @@ import numpy as np
 from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Torus
 from farandole.errors import UnsupportedError
-from farandole.simulate.fairness import drain_times
 from farandole.simulate.pattern import Floats, Network, Pattern, pattern
+from farandole.simulate.sharing import drain_times
 from farandole.simulate.shifts import by_period, on_torus
 from farandole.simulate.short import Everyone, Same, Shifts
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Mesh, Torus
 from farandole.errors import UnsupportedError
-from farandole.simulate.fairness import drain_times
-from farandole.simulate.pattern import Floats
+from farandole.simulate.fold import fold
+from farandole.simulate.pattern import Floats, network
+from farandole.simulate.sharing import drain_times
 
 LARGEST_FOLD = 1 << 23  # messages, over all distances that are not alike
 
@@ -62,44 +63,20 @@ def by_period(cluster: Cluster, distances: Longs, sizes: Floats) -> tuple[float,
             f"{cluster.name} repeats itself too seldom for {n:,} ranks to exchange pairwise without listing every"
             " round: use a cluster of more, smaller hosts, or fewer ranks"
         )
-    fold = _fold(cluster)
-    capacity = np.append(_by_fold(fold, np.where(cluster.shared, cluster.bandwidth, np.inf)), np.inf)
-    bandwidth = np.append(_by_fold(fold, cluster.bandwidth), np.inf)
-    latency = np.append(_by_fold(fold, cluster.latency_s), 0.0)
-    none = len(capacity) - 1
-    numbers, limited = np.append(fold, none).astype(np.int32), np.isfinite(capacity)
+    folded = fold(cluster, period)
+    net = network(cluster, fold=folded)
+    capacity, none = net.capacity, net.none
+    limited = np.isfinite(capacity)
     source = np.arange(period, dtype=np.int32)
     time_s, folded_bytes = 0.0, np.zeros(none + 1)
     for i, times in zip(first.tolist(), alike.tolist(), strict=True):
-        found = cluster.routes(source, (source + distances[i]) % n)
-        routes = numbers[found]  # -1, for no link, is the last
-        limit = bandwidth[routes].min(axis=1)
+        routes = net.routes(source, ((source + distances[i]) % n).astype(np.int32))
+        limit = net.bandwidth[routes].min(axis=1)
         users = np.bincount(routes.ravel(), minlength=none + 1)
         if users[limited].max(initial=0) <= 1:
             drained = sizes[i] / limit
         else:
             drained = drain_times(np.zeros(period), np.full(period, sizes[i]), routes, capacity, limit)
-        time_s += times * (cluster.startup_s + float((drained + latency[routes].sum(axis=1)).max()))
+        time_s += times * (cluster.startup_s + float((drained + net.latency_s[routes].sum(axis=1)).max()))
         folded_bytes += times * sizes[i] * users
-    return time_s, folded_bytes[fold]
-
-
-def _fold(cluster: Cluster) -> Longs:
-    """Which links come to lie on each other when every rank moves ``period`` places: a number for each link.
-
-    The links of a kind are numbered along the ranks, so they move on by as much of their number as the ranks do.
-    Those of a full mesh go by how far they lead.
-    """
-    if isinstance(cluster.router, Mesh):
-        return np.asarray((cluster.link_dst - cluster.link_src) % cluster.ranks - 1, np.int64)
-    kinds = np.bincount(cluster.link_kind)
-    begins = np.cumsum(kinds) - kinds
-    different = np.maximum(kinds * cluster.period // cluster.ranks, 1)
-    starts = np.cumsum(different) - different
-    place = np.arange(cluster.link_count) - begins[cluster.link_kind]
-    return np.asarray(starts[cluster.link_kind] + place % different[cluster.link_kind], np.int64)
-
-
-def _by_fold(fold: Longs, values: Floats) -> Floats:
-    """The value of one link of each that lie on each other, which is that of all."""
-    return np.asarray(values[np.unique(fold, return_index=True)[1]], np.float64)
+    return time_s, folded_bytes[folded.link]
