@@ -78,9 +78,7 @@ class Sharing:
             group = self.group[active]
             with np.errstate(invalid="ignore"):
                 ends = now[group] + np.where(left[active] > 0, left[active] / rates, 0.0)
-            after = np.minimum(
-                _first(groups, group, ends), _first(groups, self.group[waiting], posted[waiting])
-            )
+            after = np.minimum(_first(groups, group, ends), _first(groups, self.group[waiting], posted[waiting]))
             over = ends <= after[group] * (1 + TOLERANCE)
             through[active[over]] = ends[over]
             keep = active[~over]

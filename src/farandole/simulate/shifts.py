@@ -23,8 +23,8 @@ LARGEST_FOLD = 1 << 23  # messages, over all distances that are not alike
 Longs = NDArray[np.int64]
 
 
-def on_torus(cluster: Cluster, router: Torus, distances: Longs, sizes: Floats) -> tuple[float, Floats]:
-    """Seconds in all, and the bytes on each link; ``sizes`` are the bytes of a message at each distance.
+def on_torus(cluster: Cluster, router: Torus, distances: Longs, size: float) -> tuple[float, Floats]:
+    """Seconds in all, and the bytes on each link; ``size`` is the bytes of a message.
 
     Along a side, all ranks of a line move equally far, by the distance's digit or, where the digits below it carry,
     by one more; so as many messages cross each link of the line as each of them crosses links. The line with the
@@ -41,22 +41,21 @@ def on_torus(cluster: Cluster, router: Torus, distances: Longs, sizes: Floats) -
             longest = np.maximum(longest, far * (part > 0))
             for links, goes in ((forward, move <= side - move), (backward, move > side - move)):
                 if side > 1:
-                    link_bytes[links] += float((far * part * sizes)[goes].sum())
+                    link_bytes[links] += float((far * part)[goes].sum()) * size
         most = np.maximum(most, longest)
         hops += longest
         stride *= side
     if not cluster.link_count:
         return 0.0, link_bytes
-    times = most * sizes / cluster.bandwidth[0] + hops * cluster.latency_s[0] + cluster.startup_s
+    times = most * size / cluster.bandwidth[0] + hops * cluster.latency_s[0] + cluster.startup_s
     return float(times.sum()), link_bytes
 
 
-def by_period(cluster: Cluster, distances: Longs, sizes: Floats) -> tuple[float, Floats]:
+def by_period(cluster: Cluster, distances: Longs, size: float) -> tuple[float, Floats]:
     """The same for any cluster with a period."""
     n, period = cluster.ranks, cluster.period
     near = (np.minimum(distances, n - distances) < period) | isinstance(cluster.router, Mesh)
     keys = np.stack([distances % period if period else distances, np.where(near, distances, -1)], axis=1)
-    keys = np.concatenate([keys, sizes.view(np.int64)[:, None]], axis=1)
     _, first, alike = np.unique(keys, axis=0, return_index=True, return_counts=True)
     if not period or period * len(first) > LARGEST_FOLD:
         raise UnsupportedError(
@@ -74,9 +73,9 @@ def by_period(cluster: Cluster, distances: Longs, sizes: Floats) -> tuple[float,
         limit = net.bandwidth[routes].min(axis=1)
         users = np.bincount(routes.ravel(), minlength=none + 1)
         if users[limited].max(initial=0) <= 1:
-            drained = sizes[i] / limit
+            drained = size / limit
         else:
-            drained = drain_times(np.zeros(period), np.full(period, sizes[i]), routes, capacity, limit)
+            drained = drain_times(np.zeros(period), np.full(period, size), routes, capacity, limit)
         time_s += times * (cluster.startup_s + float((drained + net.latency_s[routes].sum(axis=1)).max()))
-        folded_bytes += times * sizes[i] * users
+        folded_bytes += times * size * users
     return time_s, folded_bytes[folded.link]

@@ -57,7 +57,7 @@ def predict(
     n = cluster.ranks
     needs_list = trace or chosen.slices > 1 or chosen.jitter_s > 0
     parts = None if needs_list else parts_of(collective_name, name, n, options)
-    if parts is not None and _too_long(parts, cluster, chosen):
+    if parts is not None and (n > LISTED_RANKS or _too_long(parts, cluster, chosen)):
         return _in_short(algorithm, entry, cluster, size_bytes, chosen, parts, options)
     if n <= LISTED_RANKS or needs_list:
         schedule = entry.build(n, root, options)
@@ -77,7 +77,7 @@ def _transfers(part: Part, n: int) -> int:
         return len(part.round) * part.repeat
     if isinstance(part, Everyone):
         return n * (n - 1)
-    return n * (sum(part.counts) or len(part.distances))
+    return n * len(part.distances)
 
 
 def _chunk_bytes(entry: Algorithm, cluster: Cluster, size_bytes: int, options: Mapping[str, Option]) -> float:
