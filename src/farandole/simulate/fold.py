@@ -22,7 +22,7 @@ from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Mesh, Torus
 from farandole.schedule import Round
 
-LARGEST = 1 << 25  # links on the routes of a round, each route taken to be as long as the longest
+LARGEST = 1 << 23  # links on the routes of a round, each route taken to be as long as the longest
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
