@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 
 import farandole
 from farandole.errors import CommunicationError, MismatchError, UsageError
+from farandole.run import rendezvous, start, wire
+from farandole.run.environment import world
 
 SLOT_BYTES = 64 << 10
 VICTIM = 1
@@ -88,6 +91,56 @@ def without_a_communicator_after_all() -> Told:
         told = _told(c.barrier)
     _init().close()  # so that it is not the end of the victim's process that the others hear of
     return told
+
+
+def interrupted_when_the_ranks_have_met(where: str) -> Told:
+    """An interrupt comes when all others may have gone on, and the victim goes on without a communicator."""
+    place, receive, send, meet = world(os.environ), wire.receive, wire.send, start.meet
+    assert place is not None
+    is_victim = place.rank == VICTIM
+
+    def receive_and_more(connection: socket.socket) -> tuple[wire.Message, int]:
+        answer = receive(connection)
+        if where == "a guest, told to go" and isinstance(answer[0], wire.Go):
+            raise KeyboardInterrupt
+        return answer
+
+    def send_and_more(connection: socket.socket, message: wire.Message, *more: Any) -> None:
+        send(connection, message, *more)
+        if where == {wire.Ready: "a guest, ready", wire.Go: "the host, in between"}.get(type(message)):
+            raise KeyboardInterrupt
+
+    def meet_and_more(*arguments: Any) -> Any:
+        meet(*arguments)
+        raise KeyboardInterrupt
+
+    if is_victim:
+        wire.receive, wire.send = receive_and_more, send_and_more
+        if where == "a guest, at the end":
+            start.meet = meet_and_more
+    is_host = where == "the host, in between"
+    me = start.connect if is_victim == is_host else _when_somebody_waits
+    try:
+        c = me(place.rank, place.size, f"{place.key} interrupted", timeout_s=30.0, slot_bytes=SLOT_BYTES)
+    except KeyboardInterrupt:
+        told: Told = {"error": "interrupted"}
+    except CommunicationError as error:
+        told = {"error": type(error).__name__, "message": str(error), "peer": error.facts.get("peer")}
+    else:
+        told = _told(c.barrier)
+    wire.receive, wire.send, start.meet = receive, send, meet
+    _init().close()  # so that it is not the end of the victim's process that the others hear of
+    return told
+
+
+def _when_somebody_waits(rank: int, size: int, key: str, **more: Any) -> farandole.Communicator:
+    """Not as the host."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            if connection.connect_ex(rendezvous.address_of(key)) == 0:
+                break
+        os.sched_yield()
+    return start.connect(rank, size, key, **more)
 
 
 def killed_in_empty() -> list[Any]:

@@ -55,6 +55,20 @@ def test_nobody_waits_for_a_rank_that_has_no_communicator_after_all() -> None:
     assert {told[rank]["peer"] for rank in (0, 2)} == {VICTIM}
 
 
+@pytest.mark.parametrize(
+    "where", ["a guest, ready", "a guest, told to go", "a guest, at the end", "the host, in between"]
+)
+def test_nobody_waits_for_a_rank_that_is_interrupted_when_the_ranks_have_met(where: str) -> None:
+    told = spawn(3, f"{RANKS_PY}:interrupted_when_the_ranks_have_met", {"where": where}, timeout_s=25)
+    assert told[VICTIM]["error"] == "interrupted"
+    in_the_meeting = {rank for rank in (0, 2) if told[rank]["error"] == "RendezvousError"}
+    for rank in in_the_meeting:
+        assert "rank 1 (process" in told[rank]["message"]
+    for rank in {0, 2} - in_the_meeting:  # for which the meeting had ended: in its first call
+        assert told[rank]["error"] == "ClosedError", told
+        assert told[rank]["peer"] in {VICTIM, *in_the_meeting}
+
+
 def test_a_rank_that_makes_another_call_than_a_shared_array_is_noticed_at_once() -> None:
     assert [told["error"] for told in spawn(3, f"{RANKS_PY}:another_call_than_empty")] == ["MismatchError"] * 3
 

@@ -104,6 +104,7 @@ class Engine:
             batch=BATCH_SLICES,
         )
         self.repeat = self._runner.repeat
+        meeting.unbind()
         meeting.keep_segment()
         _open.add(self)
 
