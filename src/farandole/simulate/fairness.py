@@ -8,6 +8,8 @@ its bottleneck, on which no other flow is faster. Links are numbered; the number
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +38,25 @@ def max_min_rates(routes: Routes, capacity: Floats, limit: Floats) -> Floats:
         share[none] = np.inf
         possible = np.minimum(share[crossed].min(axis=1, initial=np.inf), limit[rows])
         slowest = np.full(len(capacity), np.inf)
-        for column in crossed.T:
-            np.minimum.at(slowest, column, possible)
+        for links, most in side_by_side(crossed, possible):
+            np.minimum.at(slowest, links, most)
         settled = slowest >= share * (1 - TOLERANCE)
         settled[none] = False
         fixed = settled[crossed].any(axis=1) | (possible >= limit[rows])
         rates[rows[fixed]] = possible[fixed]
-        for column in crossed[fixed].T:
-            left -= np.bincount(column, np.where(column == none, 0, possible[fixed]), len(capacity))
+        for links, rate in side_by_side(crossed[fixed], possible[fixed]):
+            left -= np.bincount(links, np.where(links == none, 0, rate), len(capacity))
         np.maximum(left, 0, out=left)
         rows = rows[~fixed]
     return rates
+
+
+def side_by_side(routes: Routes, values: NDArray[Any]) -> Iterator[tuple[Routes, NDArray[Any]]]:
+    """The links that flows cross with the flows' values (shape (m,)), in as few pieces as the table has sides."""
+    if routes.shape[1] <= len(routes):
+        yield from ((column, values) for column in routes.T)
+    else:
+        yield from ((row, np.full(len(row), value)) for row, value in zip(routes, values, strict=True))
 
 
 def taking_turns(posted: Floats, size: Floats, capacity: float) -> Floats:

@@ -13,6 +13,7 @@ from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Torus
 from farandole.schedule import Round
 from farandole.simulate.arcs import Arcs, Lines, lines
+from farandole.simulate.fairness import side_by_side
 from farandole.simulate.fold import Fold
 from farandole.simulate.sharing import Sharing, sharing
 
@@ -150,8 +151,8 @@ class Pattern:
     def link_bytes(self, links: int, size: Floats | None = None) -> Floats:
         """The bytes that each link carries, shape (links + 1,), with other sizes of the messages if given."""
         total, weight = np.zeros(links + 1), self.size if size is None else size
-        for column in self.routes.T:
-            total += np.bincount(column, weight, links + 1)
+        for crossed, bytes_ in side_by_side(self.routes, weight):
+            total += np.bincount(crossed, bytes_, links + 1)
         if self.arcs is not None:
             total[self.arcs.link] += self.arcs.load(weight)
         return total

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from farandole.simulate.arcs import Arcs
-from farandole.simulate.fairness import TOLERANCE
+from farandole.simulate.fairness import TOLERANCE, side_by_side
 from farandole.simulate.jump import jump
 from farandole.simulate.pattern import Floats, Network, Pattern
 from farandole.simulate.settings import Settings, jitter
@@ -208,11 +208,11 @@ def _occupy(net: Network, pattern: Pattern, busy: Floats, drained: Floats) -> No
     if pattern.arcs is not None:
         link = pattern.arcs.link
         busy[link] = pattern.arcs.raised(busy[link], drained)
-    for column in pattern.routes.T:
+    for crossed, ends in side_by_side(pattern.routes, drained):
         if pattern.apart:
-            busy[column] = drained
+            busy[crossed] = ends
         else:
-            np.maximum.at(busy, column, drained)
+            np.maximum.at(busy, crossed, ends)
     busy[net.unshared] = -np.inf
 
 

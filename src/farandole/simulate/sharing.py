@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from farandole.simulate.fairness import TOLERANCE, Floats, Routes, max_min_rates, taking_turns
+from farandole.simulate.fairness import TOLERANCE, Floats, Routes, max_min_rates, side_by_side, taking_turns
 
 Longs = NDArray[np.int64]
 Indices = NDArray[np.intp]
@@ -150,8 +150,8 @@ def _groups(routes: Routes, links: int) -> Longs:
     least = np.arange(len(routes))
     while len(routes):
         on_link = np.full(links, len(routes))
-        for column in routes.T:
-            np.minimum.at(on_link, column, least)
+        for link, lowest in side_by_side(routes, least):
+            np.minimum.at(on_link, link, lowest)
         on_link[-1] = len(routes)
         lower = np.minimum(least, on_link[routes].min(axis=1))
         np.minimum.at(lower, least, lower.copy())  # what one of a group has found holds for the one it goes by
