@@ -15,6 +15,7 @@ import farandole
 from farandole.errors import CommunicationError, MismatchError, UsageError
 from farandole.run import rendezvous, start, wire
 from farandole.run.environment import world
+from farandole.run.flight import RankFlight
 
 SLOT_BYTES = 64 << 10
 VICTIM = 1
@@ -190,6 +191,57 @@ def one_is_stopped_and_another_killed() -> Told:
         if c.rank == c.size - 1:
             os.kill(pids[0], signal.SIGCONT)
         return {**told, "is_right": told.get("pid") == pids[VICTIM]}
+
+
+def timeouts_of_a_tenth_of_a_second() -> list[Any]:
+    """In a row: of calls of which one rank is late, each in a part of its own, and of messages, in one communicator."""
+    outcomes: list[Any] = []
+    with _init() as c:
+        for _ in range(5):
+            part = c.split(0)
+            assert part is not None
+            assert part.engine is not None
+            while c.rank == VICTIM and part.engine.flight().failure == "none":
+                time.sleep(0.001)
+            began = time.monotonic()
+            told = _told(lambda each=part: each.all_reduce(np.ones(100), timeout_s=0.1))  # type: ignore[misc]
+            outcomes.append([told["error"], told["peer"], c.rank == VICTIM or time.monotonic() - began >= 0.1])
+            part.close()
+        for _ in range(5):
+            began = time.monotonic()
+            told = _told(lambda: c.receive(np.ones(1), (c.rank + 1) % c.size, timeout_s=0.1))
+            outcomes.append([told["error"], told["peer"], time.monotonic() - began >= 0.1])
+        got = np.zeros(1)
+        c.background.send(np.ones(1), (c.rank + 1) % c.size)
+        c.receive(got)
+        outcomes.append(float(got[0]))
+        c.barrier()
+    return outcomes
+
+
+def killed_while_others_write_to_it(how: str) -> list[Any]:
+    """The victim dies when those that have data for it wait for it to read, and one waits to read what it has."""
+    large = np.ones(1 << 20)  # for which there is no room
+    with _init() as c:
+        assert c.engine is not None
+        pids = c.all_gather(np.array([os.getpid()])).tolist()
+        if c.rank == VICTIM:
+            while not all(_is_waiting(rank, how) for rank in c.engine.flight().ranks if rank.rank != VICTIM):
+                time.sleep(0.001)
+            _die()
+        calls: dict[str, Callable[[], object]] = {
+            "broadcast": lambda: c.broadcast(large, 0),
+            "message 0": lambda: c.send(large, VICTIM),
+            "message 2": lambda: c.background.send(large, VICTIM).wait(),
+            "message 3": lambda: c.receive(large, VICTIM),
+        }
+        return [_told(calls[how if how == "broadcast" else f"message {c.rank}"]), pids[VICTIM]]
+
+
+def _is_waiting(rank: RankFlight, how: str) -> bool:
+    if how == "broadcast":
+        return rank.rank != 0 or rank.waits_for is not None
+    return any(record.is_running for record in rank.messages)
 
 
 def _state(pid: int) -> str:

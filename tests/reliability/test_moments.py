@@ -85,6 +85,21 @@ def test_a_death_is_heard_of_although_another_rank_is_stopped() -> None:
         assert (told["error"], told["peer"], told["is_right"]) == ("PeerLostError", VICTIM, True)
 
 
+def test_timeouts_of_a_tenth_of_a_second_name_the_late_one_every_time() -> None:
+    told = spawn(3, f"{RANKS_PY}:timeouts_of_a_tenth_of_a_second", timeout_s=25)
+    for rank in range(3):
+        calls, messages = told[rank][:5], told[rank][5:10]
+        assert calls == [["TimeLimitError", VICTIM, True]] * 5
+        assert messages == [["TimeLimitError", (rank + 1) % 3, True]] * 5
+        assert told[rank][10:] == [1.0]
+
+
+@pytest.mark.parametrize(("how", "ranks"), [("broadcast", 2), ("message", 4)])
+def test_whoever_waits_to_write_hears_of_a_death_as_a_reader_does(how: str, ranks: int) -> None:
+    for rank, (told, pid) in _survivors(ranks, "killed_while_others_write_to_it", how=how).items():
+        assert (told["error"], told["rank"], told["peer"], told["pid"]) == ("PeerLostError", rank, VICTIM, pid), told
+
+
 def test_an_exception_with_calls_in_flight_is_a_loss_that_says_which_exception_it_was() -> None:
     told = spawn(3, f"{RANKS_PY}:ended_by_an_exception_with_a_call_in_flight")
     assert told[VICTIM]["error"] == "its own"
