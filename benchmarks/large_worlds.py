@@ -34,7 +34,6 @@ CLUSTERS = (
     "torus:50x50x40",
     "torus:400x250",
     "fat-tree:74",
-    "pcie:100000",
     "full:4096",
 )
 SIZE = "1GiB"

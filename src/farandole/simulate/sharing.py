@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from farandole.simulate.fairness import TOLERANCE, Floats, Routes, max_min_rates, side_by_side, taking_turns
 
+STEP = 1 << 12  # what one step costs by itself, in links and entries of routes that could be looked at meanwhile
+
 Longs = NDArray[np.int64]
 Indices = NDArray[np.intp]
 
@@ -47,9 +49,19 @@ class Sharing:
         if self.together:
             return taking_turns(posted, size, self.together)
         through = posted + np.divide(size, self.limit, out=np.zeros(len(size)), where=size > 0)
-        if len(self.rows):
+        if len(self.rows) and self._meet(posted[self.rows], through[self.rows]):
             through[self.rows] = self._drained(posted[self.rows], size[self.rows], self.limit[self.rows], most)
         return through
+
+    def _meet(self, posted: Floats, through: Floats) -> bool:
+        """Whether two flows would be on a link at once if all ran as fast as they may alone."""
+        order = np.argsort(posted, kind="stable")
+        table = self.routes[order]
+        entries = np.argsort(table, axis=None, kind="stable")  # link by link, and on each in the order of their starts
+        link, flow = table.ravel()[entries], entries // table.shape[1]
+        later = (link[1:] == link[:-1]) & (link[1:] < len(self.capacity) - 1)
+        starts, ends = posted[order][flow], through[order][flow]
+        return bool((later & (starts[1:] < ends[:-1])).any())
 
     def rates(self) -> Floats:
         """What each flow gets while all run, shape (m,)."""
@@ -60,32 +72,44 @@ class Sharing:
     def _drained(self, posted: Floats, size: Floats, limit: Floats, most: float) -> Floats:
         groups = int(self.group.max()) + 1
         through, left = posted.copy(), size.astype(np.float64)
-        waiting = np.argsort(posted, kind="stable")
-        active = np.empty(0, np.intp)
-        now = np.full(groups, -np.inf)
-        while len(waiting) or len(active):
+        order = np.argsort(posted, kind="stable")
+        starts, seen = posted[order], 0
+        held = active = np.empty(0, np.intp)  # seen, but their group's clock is not there yet; and under way
+        following = self._following(posted, order)
+        start, now = _first(groups, self.group, posted), np.full(groups, -np.inf)
+        while seen < len(order) or len(held) or len(active):
             empty = np.ones(groups, np.bool_)
             empty[self.group[active]] = False
-            starts = _first(groups, self.group[waiting], posted[waiting])
-            now = np.where(empty, starts, now)
-            ready = posted[waiting] <= now[self.group[waiting]] * (1 + TOLERANCE)
-            active = np.concatenate([active, waiting[ready]])
-            waiting = waiting[~ready]
-            most -= self.routes[active].size + len(self.capacity)
+            now = np.where(empty, start, now)
+            latest = now[now < np.inf].max() * (1 + TOLERANCE)
+            until = max(seen, int(np.searchsorted(starts, latest, side="right")))
+            held, seen = np.concatenate([held, order[seen:until]]), until
+            ready = posted[held] <= now[self.group[held]] * (1 + TOLERANCE)
+            begun, held = held[ready], held[~ready]
+            start[self.group[begun]] = following[begun]  # of several of a group, the last one's
+            active = np.concatenate([active, begun])
+            most -= self.routes[active].size + len(held) + len(self.capacity) + STEP
             if most < 0:
                 raise TooMuch
             rates = max_min_rates(self.routes[active], self.capacity, limit[active])
             group = self.group[active]
             with np.errstate(invalid="ignore"):
                 ends = now[group] + np.where(left[active] > 0, left[active] / rates, 0.0)
-            after = np.minimum(_first(groups, group, ends), _first(groups, self.group[waiting], posted[waiting]))
+            after = np.minimum(_first(groups, group, ends), start)
             over = ends <= after[group] * (1 + TOLERANCE)
             through[active[over]] = ends[over]
-            keep = active[~over]
-            staying = group[~over]
+            keep, staying = active[~over], group[~over]
             left[keep] -= rates[~over] * (after[staying] - now[staying])
             active, now = keep, after
         return through
+
+    def _following(self, posted: Floats, order: Indices) -> Floats:
+        """When the next flow of the same group starts, infinity for the last."""
+        by_group = order[np.argsort(self.group[order], kind="stable")]
+        following = np.full(len(posted), np.inf)
+        same = self.group[by_group[1:]] == self.group[by_group[:-1]]
+        following[by_group[:-1][same]] = posted[by_group[1:][same]]
+        return following
 
 
 def _first(groups: int, group: Longs, times: Floats) -> Floats:
