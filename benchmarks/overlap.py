@@ -142,17 +142,19 @@ def longer(times: list[tuple[float, float]], alone: list[tuple[float, float]], w
     return statistics.median(one[which] - other[which] for one, other in zip(times, alone, strict=True))
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options_of(description: str | None, steps: int) -> argparse.Namespace:
+    """The command line: the model and how long to measure; ``steps`` are those of a turn."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=5, help="steps of a turn")
+    parser.add_argument("--steps", type=int, default=steps, help="steps of a turn")
     parser.add_argument("--seconds", type=float, default=60, help="when no further round of turns begins")
-    options = parser.parse_args()
-    dist.init_process_group("gloo")
-    found = ways(options)
+    return parser.parse_args()
+
+
+def measured(found: list[Way], options: argparse.Namespace) -> list[list[tuple[float, float]]]:
+    """The turns of each way; each round begins with another one."""
     for way in found:
         turn(way.step, 3)  # DDP makes its buckets anew after the first step
     times: list[list[tuple[float, float]]] = [[] for _ in found]
@@ -161,18 +163,31 @@ def main() -> None:
         first = len(times[0]) % len(found)
         for index in [*range(first, len(found)), *range(first)]:
             times[index].append(turn(found[index].step, options.steps))
+    return times
+
+
+def show(found: list[Way], times: list[list[tuple[float, float]]], options: argparse.Namespace) -> None:
+    """Print the table, on rank 0; the first way is the one without communication."""
+    if dist.get_rank() != 0:
+        return
+    parameters = sum(weight.numel() for weight in found[0].weights)
+    print(f"{parameters:,} parameters, batch {options.batch}, {dist.get_world_size()} ranks, {len(times[0])} rounds\n")
+    print("| way | backend | step (ms) | communication (ms) | processor time of it (ms) |")
+    print("| --- | --- | --- | --- | --- |")
+    for way, each in zip(found, times, strict=True):
+        step_ms = statistics.median(passed for passed, _ in each) * 1e3
+        more_ms, more_cpu_ms = (longer(each, times[0], which) * 1e3 for which in (0, 1))
+        print(f"| {way.name} | {way.backend} | {step_ms:.1f} | {more_ms:.1f} | {more_cpu_ms:.1f} |")
+
+
+def main() -> None:
+    """Measure and print."""
+    options = options_of(__doc__, steps=5)
+    dist.init_process_group("gloo")
+    found = ways(options)
+    times = measured(found, options)
     check(found)
-    if dist.get_rank() == 0:
-        parameters = sum(weight.numel() for weight in found[0].weights)
-        print(
-            f"{parameters:,} parameters, batch {options.batch}, {dist.get_world_size()} ranks, {len(times[0])} rounds\n"
-        )
-        print("| way | backend | step (ms) | communication (ms) | processor time of it (ms) |")
-        print("| --- | --- | --- | --- | --- |")
-        for way, each in zip(found, times, strict=True):
-            step_ms = statistics.median(passed for passed, _ in each) * 1e3
-            more_ms, more_cpu_ms = (longer(each, times[0], which) * 1e3 for which in (0, 1))
-            print(f"| {way.name} | {way.backend} | {step_ms:.1f} | {more_ms:.1f} | {more_cpu_ms:.1f} |")
+    show(found, times, options)
     dist.destroy_process_group()
 
 

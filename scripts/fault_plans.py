@@ -25,6 +25,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "close": ("ClosedError", "MismatchError"),
     # In a call, between two of them, or while ranks meet, after which its process may have ended as well.
     "interrupt": ("CommunicationError", "ClosedError", "RendezvousError", "PeerLostError"),
+    # The victim lives on, without the communicator: nobody waits for it.
+    "interrupt in the meeting": ("CommunicationError", "ClosedError", "RendezvousError"),
     "stop for too long": ("TimeLimitError",),
     "late": ("TimeLimitError",),
     "another collective": ("MismatchError",),

@@ -21,6 +21,7 @@ from farandole.run.communicator import Communicator
 from farandole.run.start import connect
 
 MEETING_S, SHORT_MEETING_S = 30.0, 5.0
+LINGER_S = 1.5
 
 Tell = Callable[..., None]
 
@@ -154,15 +155,11 @@ def play(run: Run, rank: int, key: str, tell: Tell) -> None:
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     held = _held()
-    meeting_s = SHORT_MEETING_S if run.kind == "kill in the meeting" else MEETING_S
-    try:
-        c = connect(
-            rank, run.ranks, key, timeout_s=run.timeout_s, slot_bytes=run.slot_bytes, meeting_timeout_s=meeting_s
-        )
-    except CommunicationError as error:
-        _tell_error(tell, error, range(run.ranks))
+    met = _met(run, rank, key, tell)
+    if met is None:
         tell("held", before=held, after=_held())
         return
+    c = met
 
     def befall(number: int, call: Call) -> Call:
         return _befall(run, c, call) if rank == run.victim and number == run.at else call
@@ -183,6 +180,24 @@ def play(run: Run, rank: int, key: str, tell: Tell) -> None:
     finally:
         c.close(0.0 if run.seed % 2 else 5.0)
     tell("held", before=held, after=_held())
+
+
+def _met(run: Run, rank: int, key: str, tell: Tell) -> Communicator | None:
+    """The communicator, if there is one."""
+    meeting_s = SHORT_MEETING_S if run.kind.endswith("in the meeting") else MEETING_S
+    try:
+        if run.kind == "interrupt in the meeting":
+            tell("comes")
+        return connect(
+            rank, run.ranks, key, timeout_s=run.timeout_s, slot_bytes=run.slot_bytes, meeting_timeout_s=meeting_s
+        )
+    except CommunicationError as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _tell_error(tell, error, range(run.ranks))
+    except KeyboardInterrupt:
+        tell("interrupted")
+        time.sleep(LINGER_S)  # so that it is not the end of its process that the others hear of
+    return None
 
 
 def _go_on(run: Run, c: Communicator, tell: Tell) -> Communicator:

@@ -25,7 +25,7 @@ from farandole.units import (
         ("8", 8),
         ("8B", 8),
         ("64KiB", 64 << 10),
-        ("64kib", 64 << 10),
+        ("64kiB", 64 << 10),
         (" 1.5 MiB ", 3 << 19),
         ("1GB", 10**9),
         ("1kB", 1000),
@@ -42,6 +42,33 @@ def test_what_is_no_size_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(UsageError, match="a size is written 8, 64KiB, 1MiB or 1GB, not") as info:
         parse_size(text)
     assert info.value.facts["got"] == text
+
+
+@pytest.mark.parametrize("text", ["64Mb", "64mb", "8kib", "1Gib", "64b", "64Mbit", "64 Kibits"])
+def test_bits_are_not_taken_for_bytes(text: str) -> None:
+    with pytest.raises(UsageError, match=f"a small b may be a bit, and a size is in bytes: write [KMG]?i?B$") as info:
+        parse_size(text)
+    assert info.value.facts["got"] == text
+    with pytest.raises(UsageError, match="a small b may be a bit"):
+        parse_sizes(f"8:{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("50Gb/s", "GB/s for bytes, or Gbit/s"),
+        ("50gb/s", "GB/s for bytes, or Gbit/s"),
+        ("100Gbps", "GB/s for bytes, or Gbit/s"),
+        ("50 gbit/s", "GB/s for bytes, or Gbit/s"),
+        ("50GB", "GB/s for bytes, or Gbit/s"),
+        ("1MiB", "MiB/s for bytes, or Mbit/s"),
+        ("9b/s", "B/s for bytes, or bit/s"),
+    ],
+)
+def test_a_bandwidth_that_may_be_in_bits_or_in_bytes_is_refused_with_both(text: str, written: str) -> None:
+    for parse in (parse_bandwidth, parse_time_per_byte):
+        with pytest.raises(UsageError, match=f"write {written} for bits$"):
+            parse(text)
 
 
 def test_a_size_is_a_whole_number_of_bytes_below_two_to_the_63() -> None:

@@ -11,16 +11,14 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <stdexcept>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "engine.hpp"
+#include "interpreter_lock.hpp"
 #include "post.hpp"
 #include "progress.hpp"
 #include "repeats.hpp"
@@ -98,10 +96,11 @@ std::tuple<std::uint64_t, std::uint64_t> traffic(const Plan& plan, int rank) {
 
 // Ctrl-C and other signals, while Python waits for C++ with the interpreter lock released.
 bool interrupted() {
-  nb::gil_scoped_acquire held;
+  Locked held;
   return PyErr_CheckSignals() != 0;
 }
-const std::function<bool()> kInterrupted = interrupted;
+// Never destroyed: threads may be in a call when the process ends.
+const std::function<bool()>& kInterrupted = *new std::function<bool()>(interrupted);
 
 // How often this process, or those it was forked from, have been forked. A child has none of its parent's threads, nor
 // the segment; locks may be held for good. So what was made before a fork is refused, not tried, and asking costs nothing.
@@ -130,11 +129,11 @@ Clock::time_point after(double seconds) {
 std::function<void()> callback(nb::object function) {
   if (function.is_none()) return {};
   auto shared = std::shared_ptr<nb::object>(new nb::object(std::move(function)), [](nb::object* object) {
-    nb::gil_scoped_acquire held;
+    Locked held;
     delete object;
   });
   return [shared] {
-    nb::gil_scoped_acquire held;
+    Locked held;
     try {
       (*shared)();
     } catch (nb::python_error& error) {
@@ -150,34 +149,6 @@ std::vector<std::int64_t> clock_steps(std::int64_t count) {
   return times;
 }
 
-// Waits without the interpreter lock, and counts the threads that do. A thread that comes for the lock when the
-// interpreter has ended is ended there and then, which C++ takes for a fault: `settle` waits for it.
-class Released {
- public:
-  Released() { ++outside; }
-  ~Released() {
-    released_.reset();
-    --outside;
-  }
-  Released(const Released&) = delete;
-  Released& operator=(const Released&) = delete;
-
-  inline static std::atomic<int> outside{0};
-
- private:
-  std::optional<nb::gil_scoped_release> released_{std::in_place};
-};
-
-// Wait until every thread that was in a call has the interpreter lock again, but for no longer than `limit_s`.
-void settle(double limit_s) {
-  static const pid_t owner = getpid();  // called once on import: a fork inherits the count, but not the threads
-  auto end = after(limit_s);
-  while (getpid() == owner && Released::outside.load() > 0 && Clock::now() < end) {
-    nb::gil_scoped_release released;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 // What is in flight: a collective or a message. `message` is null for a collective.
 class Work {
  public:
@@ -191,7 +162,7 @@ class Work {
     auto deadline = after(timeout_s);
     while (true) {
       {
-        Released released;
+        Unlocked released;
         auto next = std::min(deadline, Clock::now() + std::chrono::milliseconds(50));
         if (task_->wait_until(next)) return true;
       }
@@ -235,7 +206,7 @@ class Runner {
       (void)post_.release();  // keeps the segment, whose addresses may be something else by now
       return;
     }
-    nb::gil_scoped_release released;  // a background thread may be about to call Python
+    Unlocked released;  // a background thread may be about to call Python
     progress_->stop(0);
     post_->stop(0);
   }
@@ -264,7 +235,7 @@ class Runner {
     if (is_of_a_fork()) return kForked;
     Verdict verdict;
     {
-      Released released;
+      Unlocked released;
       verdict = progress_->run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted);
     }
     return outcome(verdict);
@@ -293,7 +264,7 @@ class Runner {
     if (!known) return nb::borrow(Py_NotImplemented);
     Verdict verdict{Failure::forked, -1};
     if (!is_of_a_fork()) {
-      Released released;
+      Unlocked released;
       verdict = progress_->run(*repeat.plan, repeat.input, repeat.output, repeat.timeout_s, kInterrupted);
     }
     auto [failure, peer] = outcome(verdict);
@@ -312,7 +283,7 @@ class Runner {
     Recording recording(records_of(plan, segment_->ranks(), batch_));
     Verdict verdict;
     {
-      Released released;
+      Unlocked released;
       verdict = progress_->run(plan, bytes_at(input), room_at(output), timeout_s, kInterrupted, &recording);
     }
     auto& records = recording.records();
@@ -324,7 +295,7 @@ class Runner {
   Work submit(const Plan& plan, std::uintptr_t input, std::uintptr_t output, double timeout_s, nb::object conclude) {
     if (is_of_a_fork()) return refused(nullptr);
     auto task = std::make_shared<Task>(callback(std::move(conclude)));
-    nb::gil_scoped_release released;
+    Unlocked released;
     progress_->submit(task, plan, bytes_at(input), room_at(output), timeout_s);
     return {task, nullptr};
   }
@@ -347,7 +318,7 @@ class Runner {
     if (is_of_a_fork()) return refused(message);
     message->task = std::make_shared<Task>(callback(std::move(conclude)));
     {
-      Released released;
+      Unlocked released;
       receives ? post_->receive(message) : post_->send(message);
       waits ? post_->finish(message, kInterrupted) : post_->leave_to_background();
     }
@@ -388,7 +359,7 @@ class Runner {
     if (is_of_a_fork()) return;
     auto& text = segment_->flight(rank_).identity.ending;
     std::memcpy(text, ending.data(), std::min(ending.size(), kNameBytes - 1));
-    nb::gil_scoped_release released;
+    Unlocked released;
     auto end = after(limit_s);
     progress_->stop(limit_s);
     post_->stop(std::chrono::duration<double>(end - Clock::now()).count());
@@ -439,8 +410,6 @@ NB_MODULE(_core, module) {
   // The clock of flight records now: whether it is the processor's counter, what it shows, and CLOCK_MONOTONIC in ns.
   module.def("flight_clock", [] { return std::make_tuple(kCounterIsEven, ticks(), monotonic_ns()); });
   module.def("segment_bytes", &Segment::bytes_needed, nb::arg("ranks"), nb::arg("slot_bytes"));
-  settle(0);
-  module.def("settle", &settle, nb::arg("limit_s"));
   module.def("instruction_set", &instruction_set);
   module.def("clock_steps", &clock_steps, nb::arg("count"));
   module.def("partial_itemsize", &partial_itemsize, nb::arg("dtype"), nb::arg("itemsize"));

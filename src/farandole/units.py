@@ -2,7 +2,8 @@
 
 Inside farandole there are bytes, bytes per second and seconds only; text is for people. The rules:
 
-- a size is ``8``, ``64KiB``, ``1.5MiB``, ``1GB``: bytes, powers of 1,024 with an ``i``, of 1,000 without;
+- a size is ``8``, ``64KiB``, ``1.5MiB``, ``1GB``: bytes, powers of 1,024 with an ``i``, of 1,000 without; the case of
+  the prefix does not matter, but a byte is a ``B``: ``64Mb`` may mean bits, and is refused;
 - a range of sizes is ``8:128MiB``: powers of two times the first, up to the last; ``8:128MiB*4`` steps by 4;
 - a bandwidth is ``50GB/s`` or ``100Gbit/s``; upper and lower case are kept apart, since ``Gb`` means either;
 - a time is ``2us``, ``1.5ms``, ``3s``;
@@ -29,7 +30,8 @@ _BANDWIDTHS = (
     | {"kB/s": Fraction(1000), "kbit/s": Fraction(125)}
 )
 _TIMES = {unit: Fraction(1, 1000**i) for i, unit in enumerate(("s", "ms", "us", "ns", "ps"))}
-_SIZES_ANY_CASE = {unit.lower(): size for unit, size in _SIZES.items()}
+_SIZES_ANY_PREFIX = {unit[:-1].lower() + "B": size for unit, size in _SIZES.items()}
+_BITS = re.compile(r"([kmgtp]?i?)(?:b|bits?)(?:ps|/s)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
 _LARGEST_SIZE = 2**63 - 1
 
@@ -54,15 +56,26 @@ def parse_size(text: str) -> int:
     (65536, 1500, 8)
     """
     number, unit = _split(text, SIZE_FORM)
-    scale = _SIZES_ANY_CASE.get(unit.lower()) if unit else Fraction(1)
+    scale = _SIZES_ANY_PREFIX.get(unit[:-1].lower() + unit[-1:]) if unit else Fraction(1)
     if scale is None:
-        raise UsageError(f"{SIZE_FORM}, not {text!r}: the units are {', '.join(_SIZES)}", got=text)
+        bits = _BITS.fullmatch(unit)
+        why = (
+            f"a small b may be a bit, and a size is in bytes: write {_prefix(bits[1])}B"
+            if bits
+            else f"the units are {', '.join(_SIZES)}"
+        )
+        raise UsageError(f"{SIZE_FORM}, not {text!r}: {why}", got=text)
     size = number * scale
     if size.denominator != 1:
         raise UsageError(f"a size is a whole number of bytes, which {text!r} is not", got=text)
     if size > _LARGEST_SIZE:
         raise UsageError(f"a size is less than 2^63 bytes, which {text!r} is not", got=text)
     return int(size)
+
+
+def _prefix(text: str) -> str:
+    """A prefix as it is written: ``mi`` is ``Mi``."""
+    return text[:1].upper() + text[1:].lower()
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -104,8 +117,17 @@ def parse_bandwidth(text: str) -> float:
     number, unit = _split(text, BANDWIDTH_FORM)
     scale = _BANDWIDTHS.get(unit)
     if scale is None or not number:
-        raise UsageError(f"{BANDWIDTH_FORM}, not {text!r}", got=text)
+        raise UsageError(f"{BANDWIDTH_FORM}, not {text!r}{_either(unit)}", got=text)
     return float(number * scale)
+
+
+def _either(unit: str) -> str:
+    """What to write where a unit may mean bits or bytes, or says no time; nothing for units that are none."""
+    meant = _BITS.fullmatch(unit)
+    if meant is None or unit in _BANDWIDTHS:
+        return ""
+    prefix = _prefix(meant[1])
+    return f": write {prefix}B/s for bytes, or {prefix.removesuffix('i')}bit/s for bits"
 
 
 def parse_time(text: str) -> float:
@@ -136,7 +158,7 @@ def parse_time_per_byte(text: str) -> float:
     number, unit = _split(text, TIME_PER_BYTE_FORM)
     scale = _BANDWIDTHS.get(unit)
     if scale is None or not number:
-        raise UsageError(f"{TIME_PER_BYTE_FORM}, not {text!r}", got=text)
+        raise UsageError(f"{TIME_PER_BYTE_FORM}, not {text!r}{_either(unit)}", got=text)
     return float(1 / (number * scale))
 
 

@@ -95,6 +95,12 @@ def test_cluster_lists_every_link() -> None:
     assert (found["hosts"], found["ranks"]) == (3, 3)
 
 
+def test_the_schema_of_cluster_files_needs_no_cluster() -> None:
+    found = as_json("cluster --schema")
+    assert found == as_json("cluster ring:2 --schema")
+    assert {"format", "version", "name", "rank", "link"} == set(found["schema"]["$defs"]["ClusterFile"]["required"])
+
+
 def test_this_machine_is_measured() -> None:
     found = as_json("cluster detect")
     assert found["kind"] == "measured"
@@ -115,6 +121,11 @@ def test_this_machine_is_measured() -> None:
         ("compare --cluster ring:8 --collective all_redcue", "did you mean 'all_reduce'?"),
         ("compare --cluster ring:8 --sizes 1KiB -o plot.png", "name the file something.svg, not 'plot.png'"),
         ("cluster ring:8 -o drawing.png", "name the file something.svg, not 'drawing.png'"),
+        ("bench --sizes 8 --ranks 2 --plot bench.png", "name the file something.svg, not 'bench.png'"),
+        ("compare --cluster ring:8 --sizes 1KiB -o nowhere/plot.svg", "there is no folder 'nowhere'"),
+        ("cluster", "a cluster is needed, such as dgx-h100:2"),
+        ("simulate ring --cluster ring:8 --size 64Mb", "a small b may be a bit"),
+        ("simulate ring --cluster ring:8@50Gb/s", "write GB/s for bytes, or Gbit/s for bits"),
     ],
 )
 def test_a_mistake_is_one_message_and_status_2(line: str, message: str) -> None:

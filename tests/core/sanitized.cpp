@@ -1,6 +1,7 @@
 // The engine without Python, for the sanitizers: ranks are threads over one segment, so that every access of one
-// rank to what another has written is seen. Collectives in the foreground and the background, messages, and ends of
-// every kind. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
+// rank to what another has written is seen. Collectives in the foreground and the background, by way of slots and over
+// inputs that all ranks share, messages, and ends of every kind. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,7 @@ using namespace farandole;
 namespace {
 
 constexpr int kRanks = 4, kBatch = 2;
-constexpr std::size_t kSlotBytes = 16384;
+constexpr std::size_t kSlotBytes = 16384, kLongest = 20000;
 constexpr Patience kPatience{20, 20, 20};
 const std::function<bool()> kNever = [] { return false; };
 
@@ -32,8 +33,9 @@ void expect(bool holds, const char* what) {
   std::abort();
 }
 
-// An all-reduce in one round: each rank publishes its input, and folds those of all.
-Plan all_reduce(std::int64_t length, std::uint64_t fingerprint) {
+// An all-reduce in one round: each rank publishes its input, and folds those of all. If these are shared, each only says
+// that its own is there; they lie one after the other, and the results elsewhere.
+Plan all_reduce(std::int64_t length, std::uint64_t fingerprint, bool is_shared = false) {
   constexpr std::int64_t most = static_cast<std::int64_t>(kSlotBytes) / (2 * kBatch) / 4;
   std::int64_t slices = length == 0 ? 1 : (length + most - 1) / most, stride = std::max<std::int64_t>(1, std::min(length, most));
   Plan plan{};
@@ -47,21 +49,23 @@ Plan all_reduce(std::int64_t length, std::uint64_t fingerprint) {
   static std::atomic<std::uint64_t> plans{0};
   plan.id = ++plans;
   plan.text = "all_reduce";
+  if (is_shared) plan.peer_stride = static_cast<std::int64_t>(kLongest * sizeof(float));
   for (int rank = 0; rank < kRanks; ++rank) {
-    plan.operands.push_back({rank, 0, 0});
+    plan.operands.push_back({is_shared ? kInput - 1 - rank : rank, 0, 0});
     plan.waits.push_back(rank);
   }
   plan.operands.push_back({kInput, 0, 0});
   plan.steps.push_back({kRanks, 1, stride, length, -1, 0, 0, 0});
   plan.steps.push_back({0, kRanks, stride, length, 0, -1, 0, 1});
-  plan.stages.push_back({0, 0, 0, 1, 0, 1});
+  plan.stages.push_back({0, 0, 0, is_shared ? 0 : 1, 0, 1});
   plan.stages.push_back({0, kRanks, 1, 1, 0, 1});
   return plan;
 }
 
 struct Rank {
-  Rank(std::shared_ptr<Segment> segment, int number, std::vector<int> deaths)
-      : engine(segment, number, deaths, kBatch),
+  Rank(std::shared_ptr<Segment> segment, int number, std::vector<int> deaths, float* inputs)
+      : inputs(inputs + static_cast<std::size_t>(number) * kLongest),
+        engine(segment, number, deaths, kBatch),
         progress(engine, kPatience, kPatience),
         post(segment, number, deaths, kPatience) {}
 
@@ -71,6 +75,7 @@ struct Rank {
     engine.leave(Left::closed);
   }
 
+  float* inputs;  // this rank's, in the array that all share
   Engine engine;
   Progress progress;
   Post post;
@@ -145,6 +150,23 @@ void work(Rank& me, int number) {
     check(one, k);
     check(two, k + 1);
   }
+  for (int k = 0; k < 60; ++k) {
+    std::int64_t lengths[] = {1, 5000, 20000, 700};
+    auto plan = all_reduce(lengths[k % 4], 7, true);
+    auto mine = values(number, lengths[k % 4], k), result = mine;
+    // As soon as a call is done, its input is overwritten for the next one: nobody may still be reading it.
+    std::copy(mine.begin(), mine.end(), me.inputs);
+    auto input = reinterpret_cast<const std::byte*>(me.inputs);
+    if (k % 3 == 0) {
+      auto task = std::make_shared<Task>();
+      me.progress.submit(task, plan, input, at(result), 60);
+      wait_for(*task);
+      expect(task->verdict().failure == Failure::none, "a call in the background over shared inputs");
+    } else {
+      expect(me.progress.run(plan, input, at(result), 60, kNever).failure == Failure::none, "a call over shared inputs");
+    }
+    check(result, k);
+  }
   messages.join();
 }
 
@@ -190,12 +212,13 @@ void job(int how) {
   expect(fd >= 0 && ftruncate(fd, static_cast<off_t>(Segment::bytes_needed(kRanks, kSlotBytes))) == 0, "memory");
   auto segment = std::make_shared<Segment>(fd, kRanks, kSlotBytes);
   ::close(fd);
+  std::vector<float> inputs(kRanks * kLongest);
   std::vector<std::unique_ptr<Rank>> ranks;
   int death = eventfd(0, EFD_CLOEXEC);
   for (int number = 0; number < kRanks; ++number) {
     std::vector<int> deaths(kRanks, -1);
     if (number != 0) deaths[0] = death;
-    ranks.push_back(std::make_unique<Rank>(segment, number, deaths));
+    ranks.push_back(std::make_unique<Rank>(segment, number, deaths, inputs.data()));
   }
   on_all(ranks, work);
   on_all(ranks, [how, death](Rank& me, int number) {

@@ -92,11 +92,9 @@ def mismatched(c: Communicator) -> None:
 
 def late(c: Communicator) -> None:
     """Broken: a rank was late."""
-    if c.rank == 0:
-        _failing(lambda: c.barrier(timeout_s=0.05))
-    else:
-        time.sleep(0.2)
-        _failing(lambda: c.barrier(timeout_s=0.05))
+    while c.rank == 1 and c.engine is not None and c.engine.flight().failure == "none":
+        time.sleep(0.001)
+    _failing(lambda: c.barrier(timeout_s=0.05))
 
 
 def thread_in_a_call(c: Communicator) -> None:
@@ -117,6 +115,19 @@ def thread_in_a_call(c: Communicator) -> None:
         started.wait()
 
 
+def threads_that_go_on(c: Communicator) -> None:
+    """Threads that do not keep the interpreter alive come back from one call after another while it ends."""
+    work = c.background.all_reduce(np.ones(1))
+    work.wait()
+
+    def ask() -> None:
+        while True:
+            work.wait()
+
+    for _ in range(2):
+        threading.Thread(target=ask, daemon=True).start()
+
+
 def forked(c: Communicator) -> None:
     """A child of the rank has inherited the communicator, and ends as well."""
     used(c)
@@ -128,7 +139,7 @@ def forked(c: Communicator) -> None:
 
 STATES = (
     unused, used, closed, collective_in_flight, collective_forgotten, messages_in_flight, mismatched, late,
-    thread_in_a_call, forked,
+    thread_in_a_call, threads_that_go_on, forked,
 )  # fmt: skip
 WAYS = {"end": 0, "status": 3, "exception": 1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 
 import farandole
 from farandole.errors import CommunicationError, MismatchError, UsageError
+from farandole.run import rendezvous, start, wire
+from farandole.run.environment import world
+from farandole.run.flight import RankFlight
 
 SLOT_BYTES = 64 << 10
 VICTIM = 1
@@ -90,6 +94,56 @@ def without_a_communicator_after_all() -> Told:
     return told
 
 
+def interrupted_when_the_ranks_have_met(where: str) -> Told:
+    """An interrupt comes when all others may have gone on, and the victim goes on without a communicator."""
+    place, receive, send, meet = world(os.environ), wire.receive, wire.send, start.meet
+    assert place is not None
+    is_victim = place.rank == VICTIM
+
+    def receive_and_more(connection: socket.socket) -> tuple[wire.Message, int]:
+        answer = receive(connection)
+        if where == "a guest, told to go" and isinstance(answer[0], wire.Go):
+            raise KeyboardInterrupt
+        return answer
+
+    def send_and_more(connection: socket.socket, message: wire.Message, *more: Any) -> None:
+        send(connection, message, *more)
+        if where == {wire.Ready: "a guest, ready", wire.Go: "the host, in between"}.get(type(message)):
+            raise KeyboardInterrupt
+
+    def meet_and_more(*arguments: Any) -> Any:
+        meet(*arguments)
+        raise KeyboardInterrupt
+
+    if is_victim:
+        wire.receive, wire.send = receive_and_more, send_and_more
+        if where == "a guest, at the end":
+            start.meet = meet_and_more
+    is_host = where == "the host, in between"
+    me = start.connect if is_victim == is_host else _when_somebody_waits
+    try:
+        c = me(place.rank, place.size, f"{place.key} interrupted", timeout_s=30.0, slot_bytes=SLOT_BYTES)
+    except KeyboardInterrupt:
+        told: Told = {"error": "interrupted"}
+    except CommunicationError as error:
+        told = {"error": type(error).__name__, "message": str(error), "peer": error.facts.get("peer")}
+    else:
+        told = _told(c.barrier)
+    wire.receive, wire.send, start.meet = receive, send, meet
+    _init().close()  # so that it is not the end of the victim's process that the others hear of
+    return told
+
+
+def _when_somebody_waits(rank: int, size: int, key: str, **more: Any) -> farandole.Communicator:
+    """Not as the host."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            if connection.connect_ex(rendezvous.address_of(key)) == 0:
+                break
+        os.sched_yield()
+    return start.connect(rank, size, key, **more)
+
+
 def killed_in_empty() -> list[Any]:
     """The victim dies when it is to map an array that all share."""
     with _init() as c:
@@ -137,6 +191,57 @@ def one_is_stopped_and_another_killed() -> Told:
         if c.rank == c.size - 1:
             os.kill(pids[0], signal.SIGCONT)
         return {**told, "is_right": told.get("pid") == pids[VICTIM]}
+
+
+def timeouts_of_a_tenth_of_a_second() -> list[Any]:
+    """In a row: of calls of which one rank is late, each in a part of its own, and of messages, in one communicator."""
+    outcomes: list[Any] = []
+    with _init() as c:
+        for _ in range(5):
+            part = c.split(0)
+            assert part is not None
+            assert part.engine is not None
+            while c.rank == VICTIM and part.engine.flight().failure == "none":
+                time.sleep(0.001)
+            began = time.monotonic()
+            told = _told(lambda each=part: each.all_reduce(np.ones(100), timeout_s=0.1))  # type: ignore[misc]
+            outcomes.append([told["error"], told["peer"], c.rank == VICTIM or time.monotonic() - began >= 0.1])
+            part.close()
+        for _ in range(5):
+            began = time.monotonic()
+            told = _told(lambda: c.receive(np.ones(1), (c.rank + 1) % c.size, timeout_s=0.1))
+            outcomes.append([told["error"], told["peer"], time.monotonic() - began >= 0.1])
+        got = np.zeros(1)
+        c.background.send(np.ones(1), (c.rank + 1) % c.size)
+        c.receive(got)
+        outcomes.append(float(got[0]))
+        c.barrier()
+    return outcomes
+
+
+def killed_while_others_write_to_it(how: str) -> list[Any]:
+    """The victim dies when those that have data for it wait for it to read, and one waits to read what it has."""
+    large = np.ones(1 << 20)  # for which there is no room
+    with _init() as c:
+        assert c.engine is not None
+        pids = c.all_gather(np.array([os.getpid()])).tolist()
+        if c.rank == VICTIM:
+            while not all(_is_waiting(rank, how) for rank in c.engine.flight().ranks if rank.rank != VICTIM):
+                time.sleep(0.001)
+            _die()
+        calls: dict[str, Callable[[], object]] = {
+            "broadcast": lambda: c.broadcast(large, 0),
+            "message 0": lambda: c.send(large, VICTIM),
+            "message 2": lambda: c.background.send(large, VICTIM).wait(),
+            "message 3": lambda: c.receive(large, VICTIM),
+        }
+        return [_told(calls[how if how == "broadcast" else f"message {c.rank}"]), pids[VICTIM]]
+
+
+def _is_waiting(rank: RankFlight, how: str) -> bool:
+    if how == "broadcast":
+        return rank.rank != 0 or rank.waits_for is not None
+    return any(record.is_running for record in rank.messages)
 
 
 def _state(pid: int) -> str:

@@ -27,7 +27,7 @@ def test_the_end_of_the_interpreter_is_clean_in_every_state(way: str) -> None:
         timeout=55,
     )
     cells = json.loads(done.stdout)
-    assert len(cells) == 10
+    assert len(cells) == 11
     for cell in cells:
         assert cell["statuses"] == [STATUS[way]] * 2, cell
         for text in cell["written"]:

@@ -55,6 +55,20 @@ def test_nobody_waits_for_a_rank_that_has_no_communicator_after_all() -> None:
     assert {told[rank]["peer"] for rank in (0, 2)} == {VICTIM}
 
 
+@pytest.mark.parametrize(
+    "where", ["a guest, ready", "a guest, told to go", "a guest, at the end", "the host, in between"]
+)
+def test_nobody_waits_for_a_rank_that_is_interrupted_when_the_ranks_have_met(where: str) -> None:
+    told = spawn(3, f"{RANKS_PY}:interrupted_when_the_ranks_have_met", {"where": where}, timeout_s=25)
+    assert told[VICTIM]["error"] == "interrupted"
+    in_the_meeting = {rank for rank in (0, 2) if told[rank]["error"] == "RendezvousError"}
+    for rank in in_the_meeting:
+        assert "rank 1 (process" in told[rank]["message"]
+    for rank in {0, 2} - in_the_meeting:  # for which the meeting had ended: in its first call
+        assert told[rank]["error"] == "ClosedError", told
+        assert told[rank]["peer"] in {VICTIM, *in_the_meeting}
+
+
 def test_a_rank_that_makes_another_call_than_a_shared_array_is_noticed_at_once() -> None:
     assert [told["error"] for told in spawn(3, f"{RANKS_PY}:another_call_than_empty")] == ["MismatchError"] * 3
 
@@ -69,6 +83,21 @@ def test_a_mismatch_shows_both_sides_although_a_rank_has_not_come_so_far() -> No
 def test_a_death_is_heard_of_although_another_rank_is_stopped() -> None:
     for told in _survivors(4, "one_is_stopped_and_another_killed").values():
         assert (told["error"], told["peer"], told["is_right"]) == ("PeerLostError", VICTIM, True)
+
+
+def test_timeouts_of_a_tenth_of_a_second_name_the_late_one_every_time() -> None:
+    told = spawn(3, f"{RANKS_PY}:timeouts_of_a_tenth_of_a_second", timeout_s=25)
+    for rank in range(3):
+        calls, messages = told[rank][:5], told[rank][5:10]
+        assert calls == [["TimeLimitError", VICTIM, True]] * 5
+        assert messages == [["TimeLimitError", (rank + 1) % 3, True]] * 5
+        assert told[rank][10:] == [1.0]
+
+
+@pytest.mark.parametrize(("how", "ranks"), [("broadcast", 2), ("message", 4)])
+def test_whoever_waits_to_write_hears_of_a_death_as_a_reader_does(how: str, ranks: int) -> None:
+    for rank, (told, pid) in _survivors(ranks, "killed_while_others_write_to_it", how=how).items():
+        assert (told["error"], told["rank"], told["peer"], told["pid"]) == ("PeerLostError", rank, VICTIM, pid), told
 
 
 def test_an_exception_with_calls_in_flight_is_a_loss_that_says_which_exception_it_was() -> None:

@@ -11,7 +11,8 @@ from farandole.algorithms import REGISTRY, build
 from farandole.cluster import parse
 from farandole.schedule import Round, Schedule
 from farandole.simulate import Overlap, Settings, Simulation, rounds, simulate
-from farandole.simulate.fairness import drain_times, max_min_rates
+from farandole.simulate.fairness import max_min_rates
+from farandole.simulate.sharing import drain_times
 
 SPECS = ["switch:8", "ring:6", "hosts:2x4", "full:5", "torus:2x4", "pcie:6", "dgx-h100:1", "hosts:3x3", "fat-tree:4"]
 SETTINGS = [Settings(), Settings(delays={1: 3e-5, 2: 1e-4}), Settings(jitter_s=1e-6, seed=3)]

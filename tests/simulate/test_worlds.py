@@ -42,11 +42,7 @@ def told(collective: str, name: str, n: int, options: Mapping[str, Option] | Non
                 [(s, d, part.reduce) for s in range(n) for d in range(n) if s != d for _ in range(part.count)]
             )
         else:
-            counts = part.counts or (1,) * len(part.distances)
-            rounds += [
-                sorted((s, (s + distance) % n, False) for s in range(n) for _ in range(count))
-                for distance, count in zip(part.distances, counts, strict=True)
-            ]
+            rounds += [sorted((s, (s + distance) % n, False) for s in range(n)) for distance in part.distances]
     return rounds
 
 
@@ -127,17 +123,16 @@ def test_a_world_priced_as_large_takes_what_it_takes_when_listed(
 
 @pytest.mark.usefixtures("everything_is_large")
 @pytest.mark.parametrize("spec", ["torus:3x4x2", "fat-tree:4", "hosts:4x3", "torus:5x4", "ring:9@50GB/s,0us"])
-@pytest.mark.parametrize("name", ["pairwise", "bruck"])
-def test_rounds_at_a_distance_take_what_they_take_one_by_one(spec: str, name: str) -> None:
+def test_rounds_at_a_distance_take_what_they_take_one_by_one(spec: str) -> None:
     """Ranks that are not in step overlap rounds, so a barrier after each is what the price stands for."""
     cluster = parse(spec).with_costs(startup_s=1e-6)
-    schedule = build("all_to_all", name, cluster.ranks)
+    schedule = build("all_to_all", "pairwise", cluster.ranks)
     size = 4096 * cluster.ranks
     alone = [
         simulate(Schedule("all_to_all", cluster.ranks, schedule.chunks, (round_,)), cluster, size)
         for round_ in schedule.rounds
     ]
-    large = predict("all_to_all", name, cluster, size)
+    large = predict("all_to_all", "pairwise", cluster, size)
     latency = 6 * float(cluster.latency_s.max())
     assert large.time_s == pytest.approx(sum(one.time_s for one in alone), rel=1e-9, abs=latency * len(alone))
     assert large.time_s > sum(one.time_s for one in alone) * (1 - 1e-9)

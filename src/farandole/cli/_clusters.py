@@ -60,9 +60,11 @@ def delays_of(texts: Sequence[str] | None) -> dict[int, float]:
 
 
 def check_svg(path: Path | None) -> None:
-    """Raise UsageError for a drawing that is to be written to a file of another kind, before any work is done."""
+    """Raise UsageError for a drawing that is no SVG or has no folder to go to, before any work is done."""
     if path is not None and path.suffix != ".svg":
         raise UsageError(f"what is drawn here is an SVG: name the file something.svg, not {path.name!r}", got=str(path))
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to", got=str(path))
 
 
 def _is_number(text: str) -> bool:

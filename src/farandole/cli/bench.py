@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from farandole.cli import _options as options
+from farandole.cli._clusters import check_svg
 from farandole.cli._output import print_json, print_note, print_table, print_text
 from farandole.cli._progress import progress
 from farandole.errors import UnknownNameError, UsageError
@@ -75,6 +76,7 @@ def bench(
     A library that is not installed is named, with the line that installs it, and left out. The exit status is 1 if any
     result is wrong.
     """
+    check_svg(plot)
     size_list, batch_s, timeout_s = parse_sizes(sizes), parse_time(batch), parse_time(timeout)
     from farandole.bench import machine, report  # noqa: PLC0415 - loads NumPy
     from farandole.bench.patterns import COLLECTIVES  # noqa: PLC0415

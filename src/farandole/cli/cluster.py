@@ -10,12 +10,14 @@ import typer
 from farandole.cli import _options as options
 from farandole.cli._clusters import Slow, check_svg, cluster_of
 from farandole.cli._output import print_json, print_note, print_text
+from farandole.errors import UsageError
 
 EXAMPLES = (
     "farandole cluster dgx-h100:2",
     "farandole cluster ring:8@50GB/s --slow 3-4:0.25",
     "farandole cluster my_cluster.toml -o my_cluster.svg",
     "farandole cluster detect --json",
+    "farandole cluster --schema",
 )
 
 SPEC_HELP = (
@@ -25,7 +27,7 @@ SPEC_HELP = (
 
 
 def cluster(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)],
+    spec: Annotated[str | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)] = None,
     slow: Slow = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a drawing to this .svg file.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of cluster files instead.")] = False,
@@ -44,6 +46,8 @@ def cluster(
     from farandole.cluster.draw import to_svg, to_text  # noqa: PLC0415
 
     check_svg(output)
+    if spec is None:
+        raise UsageError("a cluster is needed, such as dgx-h100:2 or my_cluster.toml; detect is this machine")
     described = cluster_of(spec, slow)
     if output is not None:
         output.write_text(to_svg(described), encoding="utf-8")

@@ -131,7 +131,8 @@ def loads(data: bytes, path: Path) -> Cluster:
     except RecursionError:
         raise FormatError(f"{path}: it is nested too deeply", path=str(path)) from None
     except msgspec.ValidationError as error:
-        raise FormatError(f"{path}: {error}", path=str(path)) from error
+        newer = " (this farandole reads version 1)" if str(error).endswith("$.version`") else ""
+        raise FormatError(f"{path}: {error}{newer}", path=str(path)) from error
     except (msgspec.DecodeError, ValueError) as error:
         raise FormatError(f"{path} is not {path.suffix[1:].upper() or 'TOML'}: {error}", path=str(path)) from error
     try:

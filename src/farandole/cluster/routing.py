@@ -111,24 +111,27 @@ class Torus:
             stride *= side
 
     def routes(self, src: Ints, dst: Ints) -> Routes:
-        """One column per hop."""
-        columns: list[Ints] = []
-        here = src.astype(np.int64)
+        """One column per hop, side after side."""
+        here, hops = src.astype(np.int64), np.zeros(len(src), np.int64)
+        pieces: list[tuple[Longs, Longs, Ints]] = []  # rows, columns, links
         stride = 1
         for side, forward, backward in zip(self.sides, self.forward, self.backward, strict=True):
-            ahead = (dst // stride - here // stride) % side
+            place = here // stride % side
+            ahead = (dst // stride - place) % side
             upwards = ahead <= side - ahead
             left = np.where(upwards, ahead, side - ahead)
-            for _ in range(int(left.max(initial=0))):
-                going = left > 0
-                link = np.where(upwards, forward[here], backward[here])
-                columns.append(np.where(going, link, -1).astype(np.int32))
-                place = here // stride % side
-                step = (place + np.where(upwards, 1, -1)) % side - place
-                here = here + np.where(going, step * stride, 0)
-                left = left - going
+            row = np.repeat(np.arange(len(src)), left)
+            step = np.arange(len(row)) - np.repeat(np.cumsum(left) - left, left)
+            up, begin = upwards[row], place[row]
+            at = here[row] + ((begin + np.where(up, step, -step)) % side - begin) * stride
+            pieces.append((row, hops[row] + step, np.where(up, forward[at], backward[at])))
+            here = here + (dst // stride % side - place) * stride
+            hops = hops + left
             stride *= side
-        return trimmed(columns) if columns else np.empty((len(src), 0), np.int32)
+        table = np.full((len(src), int(hops.max(initial=0))), -1, np.int32)
+        for row, column, link in pieces:
+            table[row, column] = link
+        return table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

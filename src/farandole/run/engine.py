@@ -38,8 +38,6 @@ BATCH_SLICES = 2
 PLANS_KEPT = 256
 STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
 
-_SETTLE_S = 5.0  # for threads to come back from their calls when the interpreter ends; they need milliseconds
-
 # How often to look at a counter that has not moved: with a pause in between; then giving up the core in between; and that
 # for a rank that is many calls ahead, before it sleeps.
 _ALONE = (100, 400, 400)
@@ -105,6 +103,7 @@ class Engine:
             batch=BATCH_SLICES,
         )
         self.repeat = self._runner.repeat
+        meeting.unbind()
         meeting.keep_segment()
         _open.add(self)
 
@@ -351,7 +350,6 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Calls may be in flight although their communicator is forgotten; no thread must outlive the interpreter."""
+    """Calls may be in flight although their communicator is forgotten; no thread of the engine must outlive the interpreter."""
     for engine in list(_open):
         engine.close(0)
-    _core.settle(_SETTLE_S)

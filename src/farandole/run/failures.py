@@ -14,10 +14,13 @@ from farandole.errors import (
     TimeLimitError,
 )
 from farandole.run.flight import LEFT
+from farandole.run.hosting import spell
 
 State = tuple[int, int, str]  # the number of a rank's call, how it has left (0: not, else LEFT), the call in words
 
 MISMATCH, LOST, LATE, INTERRUPTED, CLOSED, FORKED = 1, 2, 3, 4, 5, 6  # Failure in src/core/segment.hpp
+
+_MANY = 8  # ranks, of which more are spelled in runs
 
 
 def failure_error(
@@ -88,4 +91,5 @@ def _grouped(states: Sequence[State]) -> Iterator[str]:
         places.setdefault(f"{place}, and {LEFT[left]}" if 0 < left < len(LEFT) else place, []).append(rank)
     for place, ranks in places.items():
         one = len(ranks) == 1
-        yield f"{'rank' if one else 'ranks'} {', '.join(map(str, ranks))} {'is' if one else 'are'} {place}"
+        numbers = spell(ranks) if len(ranks) > _MANY else ", ".join(map(str, ranks))
+        yield f"{'rank' if one else 'ranks'} {numbers} {'is' if one else 'are'} {place}"

@@ -39,26 +39,18 @@ def hold(listener: socket.socket, me: wire.Hello, known: Known) -> Meeting:
     Raises RendezvousError, PeerLostError or ResourceError, which then every rank that is there raises too.
     """
     listener.setblocking(False)
-    with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
-        for rank, handle in enumerate(known.handles):
-            if handle != NO_HANDLE and rank != me.rank:
-                selector.register(handle, selectors.EVENT_READ, rank)
-        host = _Host(listener, me, known, selector, time.monotonic() + me.patience_s, me.timeout_s)
-        meeting = Meeting(me.rank, me.size, me.segment_bytes)
-        try:
-            host.gather()
-            host.share(meeting)
-        except (CommunicationError, OSError) as error:
-            meeting.close()
-            failure = wire.refused(error, me.rank, me.size) if isinstance(error, OSError) else error
-            host.dismiss(failure)
-            raise failure from None
-        except BaseException:  # an interrupt: the others see this rank leave
-            meeting.close()
-            host.abandon()
-            raise
-        host.dismiss(None)
+    meeting = Meeting(me.rank, me.size, me.segment_bytes)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            for rank, handle in enumerate(known.handles):
+                if handle != NO_HANDLE and rank != me.rank:
+                    selector.register(handle, selectors.EVENT_READ, rank)
+            host = _Host(listener, me, known, selector, time.monotonic() + me.patience_s, me.timeout_s)
+            host.hold(meeting)
+    except BaseException:
+        meeting.close()
+        raise
     return meeting
 
 
@@ -73,6 +65,20 @@ class _Host:
     guests: dict[int, _Guest] = field(default_factory=dict)  # by rank
     refused_uids: set[int] = field(default_factory=set)
     word: str = ""  # of rank 0
+
+    def hold(self, meeting: Meeting) -> None:
+        """Hold the meeting, and close every connection."""
+        try:
+            self.gather()
+            self.share(meeting)
+        except (CommunicationError, OSError) as error:
+            failure = wire.refused(error, self.me.rank, self.me.size) if isinstance(error, OSError) else error
+            self.dismiss(failure)
+            raise failure from None
+        except BaseException:  # an interrupt: the others see this rank leave
+            self.abandon()
+            raise
+        self.dismiss(None)
 
     def gather(self) -> None:
         """Wait until every rank has come."""
@@ -91,6 +97,7 @@ class _Host:
         meeting.watch(pids)
         self._wait(lambda: [rank for rank, guest in self.guests.items() if not guest.is_ready], self._silence)
         self._listen(0)  # a handle taken on a process that has ended since may mean another: so ask once more
+        meeting.bind(self.known.renounce)
         for guest in self.guests.values():
             self._tell(guest, wire.Go())
 

@@ -21,16 +21,23 @@ def _no_trouble() -> CommunicationError | None:
     return None
 
 
+def _say_nothing(_: Meeting) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What a rank knows of those that it is to meet, if they have met before; so it need not wait for all to come.
 
     ``handles`` are pidfds of their processes, by rank: the end of one ends the meeting. So does an error that
     ``trouble`` returns, which is asked now and then: where they met before, somebody has left, or a call has failed.
+    ``renounce`` is how a rank tells the others that it goes without what they have met for: an interrupt, say, may come
+    when the others have gone on already.
     """
 
     handles: tuple[int, ...] = ()
     trouble: Callable[[], CommunicationError | None] = _no_trouble
+    renounce: Callable[[Meeting], None] = _say_nothing
 
 
 @dataclass(slots=True)
@@ -40,6 +47,9 @@ class Meeting:
     ``pids`` and ``pidfds`` are by rank. A pidfd polls as readable once that process has ended; the own one is -1, and
     so are all where the kernel has none. ``segment_fd`` is -1 where there is no segment. The descriptors belong to the
     meeting: nobody else closes them. ``word`` is what rank 0 has said, and ``cores`` how many cores the ranks share.
+
+    Once ``bind`` was called, the others may have met with this rank, whatever becomes of it: from then until
+    ``unbind``, closing the meeting renounces it.
     """
 
     rank: int
@@ -50,6 +60,7 @@ class Meeting:
     pidfds: list[int] = field(default_factory=list)
     word: str = ""
     cores: int = 0
+    _renounce: Callable[[Meeting], None] | None = None
 
     def reserve(self) -> None:
         """Reserve this rank's share of the segment; ResourceError where there is too little memory."""
@@ -61,6 +72,14 @@ class Meeting:
         self.pids = pids
         for rank, pid in enumerate(pids):
             self.pidfds.append(NO_HANDLE if rank == self.rank else _handle(self.rank, rank, pid))
+
+    def bind(self, renounce: Callable[[Meeting], None]) -> None:
+        """From now on this rank is expected."""
+        self._renounce = renounce
+
+    def unbind(self) -> None:
+        """What the ranks have met for has been made, and tells them when this rank leaves; or it will not be made."""
+        self._renounce = None
 
     def keep_segment(self) -> None:
         """Keep the segment's descriptor, by which ``farandole inspect`` looks in, if this process has not many yet."""
@@ -82,9 +101,16 @@ class Meeting:
 
     def close(self) -> None:
         """Give every descriptor back; closing twice is as good as once."""
+        renounce, self._renounce = self._renounce, None
+        if renounce is not None and self.pids[self.rank] == os.getpid():  # and not a fork of it
+            renounce(self)
         self.close_segment()
         while self.pidfds:
             release(self.pidfds.pop())
+
+    def __del__(self) -> None:
+        """An interrupt may come before anybody holds it."""
+        self.close()
 
     def __enter__(self) -> Meeting:
         return self

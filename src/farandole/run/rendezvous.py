@@ -156,6 +156,8 @@ class _Guest:
             welcome = self._next(wire.Welcome, meeting)
             meeting.word, meeting.cores = welcome.word, welcome.cores
             self._settle(meeting, welcome.pids)
+            meeting.bind(self.known.renounce)
+            wire.send(self.connection, wire.Ready())
             self._next(wire.Go, meeting)
         except wire.HangUpError:
             meeting.close()
@@ -183,7 +185,6 @@ class _Guest:
             failure = wire.refused(error, me.rank, me.size) if isinstance(error, OSError) else error
             wire.send(self.connection, wire.Failed.of(failure))
             raise failure from None
-        wire.send(self.connection, wire.Ready())
 
     def _next(self, expected: type[_Expected], meeting: Meeting) -> _Expected:
         """The host's next message, which must be of that type; the segment goes to ``meeting``, where it is closed."""
@@ -197,6 +198,7 @@ class _Guest:
             meeting.close_segment()
             meeting.segment_fd = descriptor
         if isinstance(message, wire.Failed):
+            meeting.unbind()
             failure = self.known.trouble() or message.error()  # rather in this rank's own words than in the host's
             if "peer" in failure.facts:
                 failure.facts["rank"] = self.me.rank

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from farandole import _core
 from farandole.errors import UsageError
@@ -108,6 +109,12 @@ def connect(
     variables = os.environ if environ is None else environ
     ordered = is_deterministic(variables) if deterministic is None else deterministic
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
+
+    def renounce(meeting: Meeting) -> None:
+        with contextlib.suppress(Exception):
+            Engine(meeting, slot_bytes).close(0)
+
+    known = replace(known, renounce=renounce)
     meeting = meet(rank, size, key, meeting_timeout_s, _core.segment_bytes(size, slot_bytes), word, known)
 
     def meet_over(size_bytes: int, name: str) -> Meeting:
@@ -121,9 +128,7 @@ def connect(
         executor = Executor(place, engine, timeout_s, choices, SharedArrays(meet_over))
         return Communicator(executor, make_part, key)
     except BaseException:
-        # The others have their communicator, and must not wait for this rank in it.
-        with contextlib.suppress(Exception):
-            Engine(meeting, slot_bytes).close(0)
+        renounce(meeting)  # the others have their communicator, and must not wait for this rank in it
         meeting.close()
         raise
 

@@ -15,8 +15,8 @@ import numpy as np
 from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Torus
 from farandole.errors import UnsupportedError
-from farandole.simulate.fairness import drain_times
 from farandole.simulate.pattern import Floats, Network, Pattern, pattern
+from farandole.simulate.sharing import drain_times
 from farandole.simulate.shifts import by_period, on_torus
 from farandole.simulate.short import Everyone, Same, Shifts
 
@@ -131,12 +131,10 @@ def _in_turn(cluster: Cluster, way: Any, first: Any, size: float) -> Floats:
 
 def shifts(cluster: Cluster, part: Shifts, chunk_bytes: float) -> Price:
     """Rounds that differ in distance only, one after another; see :mod:`farandole.simulate.shifts`."""
-    counts = np.array(part.counts or (1,) * len(part.distances), np.int64)
     distances = np.array(part.distances, np.int64)
-    sizes: Floats = counts * np.float64(chunk_bytes)
     if isinstance(cluster.router, Torus):
-        time_s, link_bytes = on_torus(cluster, cluster.router, distances, sizes)
+        time_s, link_bytes = on_torus(cluster, cluster.router, distances, chunk_bytes)
     else:
-        time_s, link_bytes = by_period(cluster, distances, sizes)
+        time_s, link_bytes = by_period(cluster, distances, chunk_bytes)
     note = "" if cluster.period == 1 else "rounds are taken to follow each other without overlap"
-    return Price(time_s, len(distances), cluster.ranks * int(counts.sum()), link_bytes, note)
+    return Price(time_s, len(distances), cluster.ranks * len(distances), link_bytes, note)

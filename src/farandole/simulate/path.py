@@ -44,38 +44,47 @@ class Hop:
     reduce_s: float = 0.0
 
 
-def tightest(net: Network, pattern: Pattern, message: int) -> str:
-    """The name of the link that holds a message up most: the most time's worth of bytes in the round."""
+def tightest(net: Network, pattern: Pattern, message: int, src: int, dst: int) -> str:
+    """The name of the link that holds a message up most: the most time's worth of bytes in the round.
+
+    ``src`` and ``dst`` are the ranks that it is between, also where others stand for them.
+    """
     route = [link for link in pattern.routes[message].tolist() if link != net.none]
     if not route:
         return ""
-    load = [float(pattern.size[(pattern.routes == link).any(axis=1)].sum()) / net.bandwidth[link] for link in route]
-    return net.cluster.link_name(route[int(np.argmax(load))])
+    load = {link: float(pattern.size @ (pattern.routes == link).sum(axis=1)) / net.bandwidth[link] for link in {*route}}
+    links = route if net.fold is None else net.cluster.route(src, dst)
+    return net.cluster.link_name(links[int(np.argmax([load[link] for link in route]))])
 
 
 def through_rounds(net: Network, stretches: Sequence[Stretch], end: np.ndarray, settings: Settings) -> list[Hop]:
     """The path through what the fast engine found; ``end`` is when each rank is done."""
     rank, now = int(np.argmax(end)), float(end.max())
     hops: list[Hop] = []
-    names: dict[tuple[int, int], str] = {}
+    names: dict[tuple[int, int, int], str] = {}
+    home = 0  # in a folded world, how far the rank is from the one that stands for it
     for stretch in reversed(stretches):
         i = stretch.repeat - 1
         while i >= 0 and len(hops) < LONGEST:
             kept = len(stretch.begins)
             if i >= kept:
                 start = float(stretch.begin(kept)[rank])
+                real = (rank + home) % net.cluster.ranks
                 hops.append(
-                    Hop("repeat", stretch.first + kept, stretch.first + i, rank, rank, "", min(start, now), now)
+                    Hop("repeat", stretch.first + kept, stretch.first + i, real, real, "", min(start, now), now)
                 )
                 now, i = min(start, now), kept - 1
                 continue
             begin = stretch.begins[i]
             times = step(net, stretch.pattern, begin, settings, stretch.first + i, None)
-            hop, rank, now = _before(net, stretch.pattern, times, begin, rank, now, stretch.first + i, names)
+            hop, rank, home, now = _before(
+                net, stretch.pattern, times, begin, rank, home, now, stretch.first + i, names
+            )
             hops.extend(hop)
             i -= 1
     if now > 0:
-        hops.append(Hop("late", 0, 0, rank, rank, "", 0.0, now))
+        real = (rank + home) % net.cluster.ranks
+        hops.append(Hop("late", 0, 0, real, real, "", 0.0, now))
     return _parted(hops[::-1])
 
 
@@ -95,13 +104,22 @@ def _parted(hops: list[Hop]) -> list[Hop]:
 
 
 def _before(
-    net: Network, pattern: Pattern, times: Step, begin: np.ndarray, rank: int, now: float, number: int,
-    names: dict[tuple[int, int], str],
-) -> tuple[list[Hop], int, float]:  # fmt: skip
-    """What rank's end of a round, at ``now``, waited for: the hops, and the rank and time they began with."""
+    net: Network, pattern: Pattern, times: Step, begin: np.ndarray, rank: int, home: int, now: float, number: int,
+    names: dict[tuple[int, int, int], str],
+) -> tuple[list[Hop], int, int, float]:  # fmt: skip
+    """What rank's end of a round, at ``now``, waited for: the hops, and the rank and time they began with.
+
+    ``home`` is how far the rank is from the one that stands for it, where a world is folded.
+    """
     near = 1e-12 * max(now, 1e-300)
     if begin[rank] >= now - near:
-        return [], rank, float(begin[rank])
+        return [], rank, home, float(begin[rank])
+    ranks = net.cluster.ranks
+    real = (rank + home) % ranks
+
+    def sender(message: int) -> int:
+        return int(pattern.src[message]) if pattern.ahead is None else (real - int(pattern.ahead[message])) % ranks
+
     received = np.flatnonzero(pattern.dst == rank)
     received = received[np.argsort(times.done[received], kind="stable")]
     done = times.done[received]
@@ -118,26 +136,28 @@ def _before(
             now -= reduce_s
             at = min(int(np.searchsorted(done, now - near)), at - 1)
         if now < end:
-            own = [Hop("reduce", number, number, rank, int(pattern.src[last]), "", now, end, reduce_s=end - now)]
-        source = int(pattern.src[message])
+            own = [Hop("reduce", number, number, real, sender(last), "", now, end, reduce_s=end - now)]
+        source, dst = sender(message), real
         if begin[rank] > times.arrived[message]:
-            own.append(Hop("reduce", number, number, rank, source, "", ready, now, reduce_s=now - ready))
-            return own, rank, float(begin[rank])
+            own.append(Hop("reduce", number, number, real, source, "", ready, now, reduce_s=now - ready))
+            return own, rank, home, float(begin[rank])
     else:
         sent = np.flatnonzero((pattern.src == rank) & (times.drained >= now - near))
-        message, source = int(sent[0]), rank
-    key = (id(pattern), message)
+        message, source = int(sent[0]), real
+        dst = int(pattern.dst[message]) if pattern.ahead is None else (real + int(pattern.ahead[message])) % ranks
+    key = (id(pattern), message, source)
     if key not in names:
-        names[key] = tightest(net, pattern, message)
-    start = float(begin[source])
+        names[key] = tightest(net, pattern, message, source, dst)
+    stands = int(pattern.src[message])
+    start = float(begin[stands])
     posted, drained, arrived = (float(t[message]) for t in (times.posted, times.drained, times.arrived))
     is_received = at < len(received)
     hop = Hop(
-        "message" if is_received else "send", number, number, source, int(pattern.dst[message]), names[key], start, now,
+        "message" if is_received else "send", number, number, source, dst, names[key], start, now,
         posted - start, drained - posted,
         arrived - drained if is_received else 0.0, now - arrived if is_received else 0.0,
     )  # fmt: skip
-    return [*own, hop], source, start
+    return [*own, hop], stands, source - stands, start
 
 
 def through_events(net: Network, patterns: Sequence[Pattern], line: Timeline) -> list[Hop]:
@@ -164,7 +184,7 @@ def through_events(net: Network, patterns: Sequence[Pattern], line: Timeline) ->
             received = kind != DRAINED
             continue
         start = line.began[slice_][plan.src_step[message]]
-        link = tightest(net, patterns[number], message - int(offset[number]))
+        link = tightest(net, patterns[number], message - int(offset[number]), src, dst)
         end = arrived if received else drained
         hops.append(
             Hop(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,9 @@ from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Torus
 from farandole.schedule import Round
 from farandole.simulate.arcs import Arcs, Lines, lines
+from farandole.simulate.fairness import side_by_side
+from farandole.simulate.fold import Fold
+from farandole.simulate.sharing import Sharing, sharing
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -26,7 +29,8 @@ class Network:
     """A cluster's links as the simulator wants them, each column one entry longer for 'no link'.
 
     ``unshared`` are the numbers of the links without a limit together. Where not all ``lists`` fit, ``lines`` is there
-    for a torus.
+    for a torus. In a folded world (see :mod:`farandole.simulate.fold`) the links are those that differ, and the
+    ranks those of one period.
     """
 
     cluster: Cluster
@@ -36,24 +40,42 @@ class Network:
     unshared: NDArray[np.intp]
     lists: bool
     lines: Lines | None
+    fold: Fold | None = None
 
     @property
     def none(self) -> int:
         """The number that stands for 'no link'."""
         return len(self.bandwidth) - 1
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks are gone through."""
+        return self.cluster.ranks if self.fold is None else self.fold.period
 
-def network(cluster: Cluster, *, lists: bool = True) -> Network:
+    def routes(self, src: Ints, dst: Ints) -> Ints:
+        """The links crossed, shape (m, width), 'no link' in the places left over."""
+        found = self.cluster.routes(src, dst)
+        if self.fold is not None and self.cluster.link_count:
+            return np.where(found < 0, self.none, self.fold.link[found]).astype(np.int32)
+        return np.where(found < 0, self.none, found).astype(np.int32)
+
+
+def network(cluster: Cluster, *, lists: bool = True, fold: Fold | None = None) -> Network:
     """The links of ``cluster``; what is not shared has no limit together, only one per flow.
 
     Without ``lists`` (for large worlds), long routes on a torus are told by arcs, and no round is gone through
     flow by flow for long.
     """
-    bandwidth = np.append(cluster.bandwidth, np.inf)
-    capacity = np.append(np.where(cluster.shared, cluster.bandwidth, np.inf), np.inf)
+    alone, latency_s = cluster.bandwidth, cluster.latency_s
+    together = np.where(cluster.shared, alone, np.inf)
+    if fold is not None:
+        alone, latency_s, together = fold.once(alone), fold.once(latency_s), fold.once(together)
+    capacity = np.append(together, np.inf)
     unshared = np.flatnonzero(~np.isfinite(capacity))
-    numbered = lines(cluster.router) if not lists and isinstance(cluster.router, Torus) else None
-    return Network(cluster, bandwidth, np.append(cluster.latency_s, 0.0), capacity, unshared, lists, numbered)
+    numbered = lines(cluster.router) if not lists and fold is None and isinstance(cluster.router, Torus) else None
+    return Network(
+        cluster, np.append(alone, np.inf), np.append(latency_s, 0.0), capacity, unshared, lists, numbered, fold
+    )
 
 
 class Transfers(NamedTuple):
@@ -76,6 +98,7 @@ class Pattern:
     ``size`` and ``reduced`` are bytes, ``limit`` is what a message gets when alone (bytes per second),
     ``place`` its place among those that its sender posts in the round. ``apart`` says that no link carries two,
     ``one_each`` and ``one_in_each`` that no rank sends or receives two; ``involved`` are the ranks that do either.
+    In a folded world ``dst`` is the rank that stands for the receiver, which is ``ahead`` places from the sender.
     """
 
     src: Ints
@@ -93,6 +116,8 @@ class Pattern:
     transfers: Transfers
     message: NDArray[np.intp]
     arcs: Arcs | None = None
+    ahead: Ints | None = None
+    _sharing: list[Sharing] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.src)
@@ -108,6 +133,12 @@ class Pattern:
             and np.array_equal(reduced, mine.reduced)
         )
 
+    def sharing(self, net: Network) -> Sharing:
+        """Who shares what; found when first asked for, and kept."""
+        if not self._sharing:
+            self._sharing.append(sharing(self.routes, net.capacity, self.limit))
+        return self._sharing[0]
+
     def folded(self, values: Floats) -> Floats:
         """The sums by message of values by transfer: shape (..., transfers) to (..., messages)."""
         if len(self.message) == len(self):
@@ -120,8 +151,8 @@ class Pattern:
     def link_bytes(self, links: int, size: Floats | None = None) -> Floats:
         """The bytes that each link carries, shape (links + 1,), with other sizes of the messages if given."""
         total, weight = np.zeros(links + 1), self.size if size is None else size
-        for column in self.routes.T:
-            total += np.bincount(column, weight, links + 1)
+        for crossed, bytes_ in side_by_side(self.routes, weight):
+            total += np.bincount(crossed, bytes_, links + 1)
         if self.arcs is not None:
             total[self.arcs.link] += self.arcs.load(weight)
         return total
@@ -134,7 +165,10 @@ class Pattern:
 
 def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -> Pattern:
     """Find the messages and their routes, and who shares what with whom; the columns are by transfer."""
-    ranks = net.cluster.ranks
+    ranks, ahead = net.cluster.ranks, None
+    if net.fold is not None:
+        kept = src < net.fold.period
+        src, dst, size, reduced = src[kept], dst[kept], size[kept], reduced[kept]
     transfers = Transfers(src, dst, size, reduced)
     pairs = src.astype(np.int64) * ranks + dst
     message = np.arange(len(src))
@@ -147,9 +181,7 @@ def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -
         size = np.bincount(message, size, len(src)).astype(np.float64)
         reduced = np.bincount(message, reduced, len(src)).astype(np.float64)
     one_each = bool(np.bincount(src, minlength=ranks).max(initial=0) <= 1)
-    one_in_each = bool(np.bincount(dst, minlength=ranks).max(initial=0) <= 1)
-    involved = np.zeros(ranks, np.bool_)
-    involved[src] = involved[dst] = True
+    place = np.zeros(len(src), np.int32) if one_each else _places(src, dst, ranks)
     arcs = net.lines.arcs(src, dst) if net.lines is not None else None
     if arcs is not None and (arcs.hops > LISTED_HOPS or arcs.longest > LISTED_ROUTE):
         routes, apart = np.empty((len(src), 0), np.int32), False
@@ -157,12 +189,16 @@ def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -
         limit = np.full(len(src), np.inf)  # what a message gets is found together with what others get
     else:
         arcs = None
-        found = net.cluster.routes(src, dst)
-        routes = np.where(found < 0, net.none, found).astype(np.int32)
+        routes = net.routes(src, dst)
         latency_s, limit = net.latency_s[routes].sum(axis=1), net.bandwidth[routes].min(axis=1, initial=np.inf)
         users = np.bincount(routes.ravel(), minlength=net.none + 1)
         users[net.unshared] = 0
         apart = bool(users.max(initial=0) <= 1)
+    if net.fold is not None:
+        dst, ahead = dst % net.fold.period, dst - src
+    one_in_each = bool(np.bincount(dst, minlength=ranks).max(initial=0) <= 1)
+    involved = np.zeros(net.ranks, np.bool_)
+    involved[src] = involved[dst] = True
     return Pattern(
         src=src,
         dst=dst,
@@ -171,7 +207,7 @@ def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -
         routes=routes,
         latency_s=latency_s,
         limit=limit,
-        place=np.zeros(len(src), np.int32) if one_each else _places(src, dst, ranks),
+        place=place,
         apart=apart,
         one_each=one_each,
         one_in_each=one_in_each,
@@ -179,6 +215,7 @@ def pattern(net: Network, src: Ints, dst: Ints, size: Floats, reduced: Floats) -
         transfers=transfers,
         message=message,
         arcs=arcs,
+        ahead=ahead,
     )
 
 

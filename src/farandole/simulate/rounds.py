@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from farandole.simulate.arcs import Arcs
-from farandole.simulate.fairness import TOLERANCE, TooMuch, drain_times, max_min_rates
+from farandole.simulate.fairness import TOLERANCE, side_by_side
 from farandole.simulate.jump import jump
 from farandole.simulate.pattern import Floats, Network, Pattern
 from farandole.simulate.settings import Settings, jitter
+from farandole.simulate.sharing import TooMuch
 
 PERIODS = (1, 8)
 KEPT_BYTES = 1 << 28  # of when ranks began a stretch's rounds; what is beyond is missing in the critical path only
@@ -151,7 +152,7 @@ class _Walk:
         if pattern.arcs is not None and stretch.rates is None:
             stretch.rates = _least_shares(self.net, pattern.arcs)
         elif self.queue and stretch.rates is None and not pattern.apart:
-            stretch.rates = max_min_rates(pattern.routes, self.net.capacity, pattern.limit)
+            stretch.rates = pattern.sharing(self.net).rates()
         times = step(
             self.net, pattern, self.begin, self.settings, self.number, busy, rates=stretch.rates, queue=self.queue
         )
@@ -207,11 +208,11 @@ def _occupy(net: Network, pattern: Pattern, busy: Floats, drained: Floats) -> No
     if pattern.arcs is not None:
         link = pattern.arcs.link
         busy[link] = pattern.arcs.raised(busy[link], drained)
-    for column in pattern.routes.T:
+    for crossed, ends in side_by_side(pattern.routes, drained):
         if pattern.apart:
-            busy[column] = drained
+            busy[crossed] = ends
         else:
-            np.maximum.at(busy, column, drained)
+            np.maximum.at(busy, crossed, ends)
     busy[net.unshared] = -np.inf
 
 
@@ -250,7 +251,7 @@ def step(
     else:
         most = np.inf if net.lists else LOOKED_AT
         try:
-            drained = drain_times(posted, pattern.size, pattern.routes, net.capacity, pattern.limit, most)
+            drained = pattern.sharing(net).drained(posted, pattern.size, most)
         except TooMuch:
             raise Overlap from None
     if busy is not None:

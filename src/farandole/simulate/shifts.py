@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from farandole.cluster.model import Cluster
 from farandole.cluster.routing import Mesh, Torus
 from farandole.errors import UnsupportedError
-from farandole.simulate.fairness import drain_times
-from farandole.simulate.pattern import Floats
+from farandole.simulate.fold import fold
+from farandole.simulate.pattern import Floats, network
+from farandole.simulate.sharing import drain_times
 
 LARGEST_FOLD = 1 << 23  # messages, over all distances that are not alike
 
 Longs = NDArray[np.int64]
 
 
-def on_torus(cluster: Cluster, router: Torus, distances: Longs, sizes: Floats) -> tuple[float, Floats]:
-    """Seconds in all, and the bytes on each link; ``sizes`` are the bytes of a message at each distance.
+def on_torus(cluster: Cluster, router: Torus, distances: Longs, size: float) -> tuple[float, Floats]:
+    """Seconds in all, and the bytes on each link; ``size`` is the bytes of a message.
 
     Along a side, all ranks of a line move equally far, by the distance's digit or, where the digits below it carry,
     by one more; so as many messages cross each link of the line as each of them crosses links. The line with the
@@ -40,66 +41,41 @@ def on_torus(cluster: Cluster, router: Torus, distances: Longs, sizes: Floats) -
             longest = np.maximum(longest, far * (part > 0))
             for links, goes in ((forward, move <= side - move), (backward, move > side - move)):
                 if side > 1:
-                    link_bytes[links] += float((far * part * sizes)[goes].sum())
+                    link_bytes[links] += float((far * part)[goes].sum()) * size
         most = np.maximum(most, longest)
         hops += longest
         stride *= side
     if not cluster.link_count:
         return 0.0, link_bytes
-    times = most * sizes / cluster.bandwidth[0] + hops * cluster.latency_s[0] + cluster.startup_s
+    times = most * size / cluster.bandwidth[0] + hops * cluster.latency_s[0] + cluster.startup_s
     return float(times.sum()), link_bytes
 
 
-def by_period(cluster: Cluster, distances: Longs, sizes: Floats) -> tuple[float, Floats]:
+def by_period(cluster: Cluster, distances: Longs, size: float) -> tuple[float, Floats]:
     """The same for any cluster with a period."""
     n, period = cluster.ranks, cluster.period
     near = (np.minimum(distances, n - distances) < period) | isinstance(cluster.router, Mesh)
     keys = np.stack([distances % period if period else distances, np.where(near, distances, -1)], axis=1)
-    keys = np.concatenate([keys, sizes.view(np.int64)[:, None]], axis=1)
     _, first, alike = np.unique(keys, axis=0, return_index=True, return_counts=True)
     if not period or period * len(first) > LARGEST_FOLD:
         raise UnsupportedError(
             f"{cluster.name} repeats itself too seldom for {n:,} ranks to exchange pairwise without listing every"
             " round: use a cluster of more, smaller hosts, or fewer ranks"
         )
-    fold = _fold(cluster)
-    capacity = np.append(_by_fold(fold, np.where(cluster.shared, cluster.bandwidth, np.inf)), np.inf)
-    bandwidth = np.append(_by_fold(fold, cluster.bandwidth), np.inf)
-    latency = np.append(_by_fold(fold, cluster.latency_s), 0.0)
-    none = len(capacity) - 1
-    numbers, limited = np.append(fold, none).astype(np.int32), np.isfinite(capacity)
+    folded = fold(cluster, period)
+    net = network(cluster, fold=folded)
+    capacity, none = net.capacity, net.none
+    limited = np.isfinite(capacity)
     source = np.arange(period, dtype=np.int32)
     time_s, folded_bytes = 0.0, np.zeros(none + 1)
     for i, times in zip(first.tolist(), alike.tolist(), strict=True):
-        found = cluster.routes(source, (source + distances[i]) % n)
-        routes = numbers[found]  # -1, for no link, is the last
-        limit = bandwidth[routes].min(axis=1)
+        routes = net.routes(source, ((source + distances[i]) % n).astype(np.int32))
+        limit = net.bandwidth[routes].min(axis=1)
         users = np.bincount(routes.ravel(), minlength=none + 1)
         if users[limited].max(initial=0) <= 1:
-            drained = sizes[i] / limit
+            drained = size / limit
         else:
-            drained = drain_times(np.zeros(period), np.full(period, sizes[i]), routes, capacity, limit)
-        time_s += times * (cluster.startup_s + float((drained + latency[routes].sum(axis=1)).max()))
-        folded_bytes += times * sizes[i] * users
-    return time_s, folded_bytes[fold]
-
-
-def _fold(cluster: Cluster) -> Longs:
-    """Which links come to lie on each other when every rank moves ``period`` places: a number for each link.
-
-    The links of a kind are numbered along the ranks, so they move on by as much of their number as the ranks do.
-    Those of a full mesh go by how far they lead.
-    """
-    if isinstance(cluster.router, Mesh):
-        return np.asarray((cluster.link_dst - cluster.link_src) % cluster.ranks - 1, np.int64)
-    kinds = np.bincount(cluster.link_kind)
-    begins = np.cumsum(kinds) - kinds
-    different = np.maximum(kinds * cluster.period // cluster.ranks, 1)
-    starts = np.cumsum(different) - different
-    place = np.arange(cluster.link_count) - begins[cluster.link_kind]
-    return np.asarray(starts[cluster.link_kind] + place % different[cluster.link_kind], np.int64)
-
-
-def _by_fold(fold: Longs, values: Floats) -> Floats:
-    """The value of one link of each that lie on each other, which is that of all."""
-    return np.asarray(values[np.unique(fold, return_index=True)[1]], np.float64)
+            drained = drain_times(np.zeros(period), np.full(period, size), routes, capacity, limit)
+        time_s += times * (cluster.startup_s + float((drained + net.latency_s[routes].sum(axis=1)).max()))
+        folded_bytes += times * size * users
+    return time_s, folded_bytes[folded.link]

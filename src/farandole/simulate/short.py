@@ -41,10 +41,9 @@ class Everyone:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """Rounds in which every rank sends ``count[i]`` transfers of a chunk to the rank ``distance[i]`` places on."""
+    """Rounds in which every rank sends a chunk to the rank ``distances[i]`` places on."""
 
-    distances: range | tuple[int, ...]
-    counts: tuple[int, ...] = ()
+    distances: range
 
 
 Part = Same | Everyone | Shifts
@@ -80,9 +79,24 @@ def _pairwise(n: int) -> Iterator[Part]:
 
 
 def _bruck(n: int) -> Iterator[Part]:
-    steps = [1 << k for k in range((n - 1).bit_length())]
-    whole = [n // (2 * step) * step + max(0, n % (2 * step) - step) for step in steps]
-    yield Shifts(tuple(steps), tuple(whole))
+    for step in (1 << k for k in range((n - 1).bit_length())):
+        moving = n // (2 * step) * step + max(0, n % (2 * step) - step)
+        yield Same(_onwards(n, step, moving), 1)
+
+
+def _doubled(ways: int) -> Short:
+    """Rounds in which what a rank has, or knows, is handed on by so many places, which double; ``ways`` is 1 or -1."""
+
+    def parts(n: int) -> Iterator[Part]:
+        for have in (1 << k for k in range((n - 1).bit_length())):
+            yield Same(_onwards(n, ways * have, min(have, n - have)), 1)
+
+    return parts
+
+
+def _onwards(n: int, distance: int, count: int) -> Round:
+    rank = np.arange(n, dtype=np.int32)
+    return Round(src=rank, dst=(rank + distance) % n, count=count)
 
 
 def _hierarchical(n: int, levels: Ranks = (), inside: str = "ring", across: str = "ring") -> Iterator[Part]:
@@ -170,6 +184,8 @@ SHORT: Mapping[tuple[str, str], Short] = {
     ("all_to_all", "direct"): _direct(False),
     ("all_to_all", "pairwise"): _pairwise,
     ("all_to_all", "bruck"): _bruck,
+    ("all_gather", "bruck"): _doubled(-1),
+    ("barrier", "dissemination"): _doubled(1),
 }
 
 

@@ -15,6 +15,7 @@ from farandole.collectives import Blocks, collective
 from farandole.errors import UnsupportedError
 from farandole.schedule import Round
 from farandole.simulate import large, path
+from farandole.simulate.fold import folding
 from farandole.simulate.pattern import Network, Pattern, carried, grouped, network
 from farandole.simulate.result import Simulation, conclude
 from farandole.simulate.rounds import Overlap, walk
@@ -56,7 +57,7 @@ def predict(
     n = cluster.ranks
     needs_list = trace or chosen.slices > 1 or chosen.jitter_s > 0
     parts = None if needs_list else parts_of(collective_name, name, n, options)
-    if parts is not None and _too_long(parts, cluster, chosen):
+    if parts is not None and (n > LISTED_RANKS or _too_long(parts, cluster, chosen)):
         return _in_short(algorithm, entry, cluster, size_bytes, chosen, parts, options)
     if n <= LISTED_RANKS or needs_list:
         schedule = entry.build(n, root, options)
@@ -76,7 +77,7 @@ def _transfers(part: Part, n: int) -> int:
         return len(part.round) * part.repeat
     if isinstance(part, Everyone):
         return n * (n - 1)
-    return n * (sum(part.counts) or len(part.distances))
+    return n * len(part.distances)
 
 
 def _chunk_bytes(entry: Algorithm, cluster: Cluster, size_bytes: int, options: Mapping[str, Option]) -> float:
@@ -96,11 +97,12 @@ def _in_short(
     parts: Sequence[Part],
     options: Mapping[str, Option],
 ) -> Simulation:
-    net = network(cluster, lists=False)
     chunk = _chunk_bytes(entry, cluster, size_bytes, options)
     chosen = replace(settings, startup_s=cluster.startup_s)
     same = [part for part in parts if isinstance(part, Same)]
     if same:
+        folded = None if settings.delays else folding(cluster, [part.round for part in same])
+        net = network(cluster, lists=False, fold=folded)
         return _walked(label, entry, net, size_bytes, chosen, lambda: large.groups(net, same, chunk))
     if chosen.delays:
         raise UnsupportedError(
@@ -152,7 +154,7 @@ def _walked(
     groups: Callable[[], Iterable[tuple[Pattern, int]]],
 ) -> Simulation:
     """Exactly where that can be; where rounds overlap on links, with the messages queueing there."""
-    begin = settings.begin(net.cluster.ranks)
+    begin = np.zeros(net.ranks) if net.fold else settings.begin(net.ranks)
     try:
         note = ""
         stretches, end = walk(net, groups(), begin, settings)
@@ -161,8 +163,11 @@ def _walked(
         stretches, end = walk(net, groups(), begin, settings, queue=True)
     hops = [] if note else path.through_rounds(net, stretches, end, settings)
     rounds = sum(stretch.repeat for stretch in stretches)
-    transfers = sum(len(stretch.pattern) * stretch.repeat for stretch in stretches)
+    transfers = sum(len(stretch.pattern) * stretch.repeat for stretch in stretches) * (net.cluster.ranks // net.ranks)
     link_bytes = carried(net, [(stretch.pattern, stretch.repeat) for stretch in stretches])
+    if net.fold is not None:
+        end = np.tile(end, net.cluster.ranks // net.ranks)
+        link_bytes = np.append(link_bytes[net.fold.link], 0.0)
     return conclude(
         label, entry.collective, rounds, transfers, size_bytes, net.cluster, end, link_bytes, hops, "rounds", None, note
     )

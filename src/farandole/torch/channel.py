@@ -41,7 +41,7 @@ class Channel:
         self._communicator: Communicator | None = communicator
         self.engine: Engine | None = communicator.engine
         self._choices = communicator.choices
-        self._shared = communicator.shared
+        self.shared = communicator.shared
         self.size = communicator.size
         self._rank = communicator.rank
         self.name = name
@@ -97,7 +97,7 @@ class Channel:
         sample = target if source is None else source
         dtype, itemsize = ("", 1) if sample is None else (NAMES[sample.dtype], sample.element_size())
         memory = None
-        if self._shared.known and source is not None and target is not None:
+        if self.shared.known and source is not None and target is not None:
             memory = self.place(collective, counts, source.data_ptr(), target.data_ptr(), itemsize, in_place)
         wish = self._chosen.get(collective, AUTO)
         found = self._planned((collective, counts, dtype, itemsize, op, root, wish, memory))
@@ -168,11 +168,6 @@ class Channel:
         """As ``empty_array``, as a tensor of bytes."""
         return torch.from_numpy(self.empty_array(size_bytes))
 
-    @property
-    def shares(self) -> bool:
-        """Whether there is memory that all ranks see, so that it matters where tensors lie."""
-        return bool(self._shared.known)
-
     def place(
         self, collective: str, counts: tuple[int, ...], source: int, target: int, itemsize: int, in_place: int | None
     ) -> SharedMemory | None:
@@ -192,7 +187,7 @@ class Channel:
         overlaps = source < target + written and target < source + read
         if gathers and overlaps and len(set(counts)) > 1:
             return None
-        return self._shared.at(source, read, target if overlaps else None, in_place, is_part=gathers)
+        return self.shared.at(source, read, target if overlaps else None, in_place, is_part=gathers)
 
     def close(self, drain_s: float) -> None:
         """Leave the group; calls in flight may end, if that takes no longer than ``drain_s``."""

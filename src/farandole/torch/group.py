@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,30 +26,6 @@ from farandole.torch.tracing import keep_out
 from farandole.torch.work import Received, Work
 
 _DRAIN_S = 5.0
-
-
-class Face:
-    """What PyTorch asks of the backend inside a group: that it has none of the special abilities."""
-
-    supports_splitting = False
-    supports_coalescing = False
-    supports_time_estimate = False
-    supports_shrinking = False
-
-    def __init__(self, group: ProcessGroup) -> None:
-        self._group = weakref.ref(group)
-
-    def name(self) -> str:
-        """The backend's name."""
-        return "farandole"
-
-    def supports_tensor_alloc(self, device: torch.device) -> bool:
-        """Whether it makes the memory of tensors."""
-        return torch.device(device).type == "cpu"
-
-    def allocate_tensor(self, length: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:  # noqa: ARG002
-        """A tensor that lies in shared memory, if it is long enough; all ranks call this together."""
-        return cast("ProcessGroup", self._group()).pool.take(length, dtype)
 
 
 class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[misc]  # more forms than its stubs say
@@ -77,7 +52,7 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others: dict[str, Any] = {}
         self._name = ""
         self._description = "undefined"
-        self._face = inner.add_to(self) or Face(self)
+        self._face = inner.inside(self)
         self._pool = Pool(channel, buffer_bytes)
 
     # PyTorch's Python asks for the properties, its C++ for the methods.
@@ -232,7 +207,7 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         self._others.clear()
 
 
-keep_out(ProcessGroup, Repeats, Channel, Work, Received, Face, inner.Inner, Buckets, Pool)
+keep_out(ProcessGroup, Repeats, Channel, Work, Received, inner.Inner, Buckets, Pool)
 
 
 def create(settings: Any, options: Any) -> ProcessGroup:

@@ -2,10 +2,14 @@
 
 PyTorch makes such a buffer for one call and drops it. Here it is kept and given out again, once it has been dropped on
 all ranks: they tell each other, since each may hold on to one for longer. All ranks ask for the same buffers in the
-same order.
+same order, and must come to the same answers.
+
+To wait for each other's word costs more than shared memory gains. So they tell each other in the background, and go by
+what they have heard: a buffer that nobody held then is held by nobody until it is given out. There is one buffer more
+of each length for that.
 
 A buffer may be up to twice as long as what is asked for. What all buffers take is limited: when there would be more,
-those that are not in use go first, and if that is not enough, ordinary memory is given out.
+they do wait, those that are not in use go, and if that is not enough, ordinary memory is given out.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from farandole.errors import ResourceError
 from farandole.run.arrays import Array
 from farandole.run.shared import SHARED_FROM_BYTES
 from farandole.torch.channel import Channel
+from farandole.torch.work import Work
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +37,15 @@ class _Block:
         return sys.getrefcount(self.array)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Roll:
+    """The buffers that there were at some time, and which of them nobody held, once the work is done."""
+
+    blocks: list[_Block]
+    is_free: Tensor
+    work: Work
+
+
 class Pool:
     """The buffers of one group."""
 
@@ -40,6 +54,9 @@ class Pool:
         self._channel = channel
         self._limit_bytes = limit_bytes
         self._blocks: list[_Block] = []
+        self._free: list[_Block] = []  # of which all ranks know that no rank holds them
+        self._roll: _Roll | None = None
+        self._given: set[_Block] = set()  # since the roll was called
         self._unheld = 0
 
     @property
@@ -49,31 +66,56 @@ class Pool:
 
     def clear(self) -> None:
         """Keep no buffers; what tensors show of them stays until these are gone."""
-        self._blocks = []
+        self._blocks, self._free, self._roll = [], [], None
 
     def take(self, length: int, dtype: torch.dtype) -> Tensor:
         """A tensor of one dimension, with whatever values; shared if it is long enough and there is room."""
         needed = length * dtype.itemsize
         if needed < SHARED_FROM_BYTES or self._channel.size == 1:
             return torch.empty(length, dtype=dtype)
-        free = self._free()
-        fit = [block for block in free if needed <= block.array.nbytes <= 2 * needed]
-        block = min(fit, key=lambda block: block.array.nbytes) if fit else self._make(needed, free)
+        block = self._fitting(needed)
         if block is None:
-            return torch.empty(length, dtype=dtype)
-        return torch.from_numpy(block.array)[:needed].view(dtype)
+            self._hear()
+            block = self._fitting(needed) or self._make(needed)
+        tensor = None if block is None else self._give(block)[:needed].view(dtype)
+        if self._roll is None and self._blocks:
+            self._roll = self._call()
+        return torch.empty(length, dtype=dtype) if tensor is None else tensor
 
-    def _free(self) -> list[_Block]:
-        """The buffers that no rank uses."""
-        if not self._blocks:
-            return []
-        free = torch.tensor([block.holders() == self._unheld for block in self._blocks], dtype=torch.uint8)
-        self._channel.run("all_reduce", (len(free),), free, free, [free], op="min", in_place=0, waits=True)
-        return [block for block, is_free in zip(self._blocks, free.tolist(), strict=True) if is_free]
+    def _fitting(self, needed: int) -> _Block | None:
+        """The shortest buffer that is free and long enough, but not too long."""
+        fit = [block for block in self._free if needed <= block.array.nbytes <= 2 * needed]
+        return min(fit, key=lambda block: block.array.nbytes, default=None)
 
-    def _make(self, needed: int, free: list[_Block]) -> _Block | None:
+    def _give(self, block: _Block) -> Tensor:
+        self._given.add(block)
+        self._free = [other for other in self._free if other is not block]
+        return torch.from_numpy(block.array)
+
+    def _call(self) -> _Roll:
+        """Begin to tell each other."""
+        self._given = set()
+        blocks = list(self._blocks)
+        is_free = torch.tensor([block.holders() == self._unheld for block in blocks], dtype=torch.uint8)
+        work = self._channel.run("all_reduce", (len(blocks),), is_free, is_free, [is_free], op="min", in_place=0)
+        return _Roll(blocks, is_free, work)
+
+    def _hear(self) -> None:
+        """Learn what nobody held when the roll was called, nor has got since."""
+        if self._roll is None:
+            return
+        roll, self._roll = self._roll, None
+        roll.work.wait()
+        heard = zip(roll.blocks, roll.is_free.tolist(), strict=True)
+        self._free = [block for block, is_free in heard if is_free and block not in self._given]
+
+    def _make(self, needed: int) -> _Block | None:
         if self.size_bytes + needed > self._limit_bytes:
-            self._blocks = [block for block in self._blocks if block not in free]
+            self._roll = self._call()
+            self._hear()
+            if (block := self._fitting(needed)) is not None:
+                return block
+            self._blocks, self._free = [block for block in self._blocks if block not in self._free], []
             if self.size_bytes + needed > self._limit_bytes:
                 return None
         try:
