@@ -26,8 +26,8 @@ class Bound:
     """Tables of int64, a row per entry; their columns are the fields of the structs in src/core/plan.hpp.
 
     ``stages`` (waits and steps of each), ``steps``, ``operands`` and ``waits`` (ranks). ``chunks`` is for those who
-    explain a step: its first chunk, and how many. ``set_bytes`` is how much of a slot a slice takes, on the rank where it
-    takes most.
+    explain a step: its first chunk, and how many. ``set_bytes`` is how much of a slot a slice takes, on the rank
+    where it takes most.
     """
 
     stages: Table

@@ -38,8 +38,8 @@ BATCH_SLICES = 2
 PLANS_KEPT = 256
 STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when the caller reads it
 
-# How often to look at a counter that has not moved: with a pause in between; then giving up the core in between; and that
-# for a rank that is many calls ahead, before it sleeps.
+# How often to look at a counter that has not moved: with a pause in between; then giving up the core in between; and
+# that for a rank that is many calls ahead, before it sleeps.
 _ALONE = (100, 400, 400)
 _CROWDED = (20, 1000, 0)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20, 20)  # and here the computation does
@@ -350,6 +350,6 @@ _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Calls may be in flight although their communicator is forgotten; no thread of the engine must outlive the interpreter."""
+    """Calls may be in flight although their communicator is forgotten; the engine's threads end before Python does."""
     for engine in list(_open):
         engine.close(0)

@@ -6,9 +6,9 @@ The model is the engine's protocol, over the *compiled* programs, through severa
 - A rank carries out *actions*, one after another. An action begins once the counters that it waits for are there,
   reads and writes slots, and ends by announcing its own counter. Reading and writing take time: between the
   beginning and the end of an action, anything else may happen.
-- Before the first action of a batch a rank waits until every rank has finished what last used this half of the slots
-  (*reuse*): a batch, or several small calls. On entering a call, a rank leaves a fingerprint of all its calls so far, in
-  one of a few places; whoever first waits for it in a call compares.
+- Before the first action of a batch a rank waits until every rank has finished what last used this half of the
+  slots (*reuse*): a batch, or several small calls. On entering a call, a rank leaves a fingerprint of all its calls
+  so far, in one of a few places; whoever first waits for it in a call compares.
 - A rank that waits in vain gives up when another has, when one that the call needs has died or left, or when the
   one it waits for makes another call; and, if ``gives_up``, at any moment (a deadline, a signal). A rank may die
   at any moment if ``dies``. Whoever gives up has broken the communicator for all.
@@ -41,7 +41,7 @@ from farandole.verify.report import Problem
 
 SMALL_IN_A_HALF = 2  # so many small calls; 16 in the engine
 CALLS_KEPT = 8  # fingerprints of a rank's last calls; 64 in the engine
-MOST_AHEAD = 2 * SMALL_IN_A_HALF + 2 + 1  # small calls, others, and it may have entered one, to wait there for the others
+MOST_AHEAD = 2 * SMALL_IN_A_HALF + 2 + 1  # small calls, others, and one that it has entered, to wait there for others
 _NEVER = 1 << 40
 _RUNS, _DEAD, _GAVE_UP = 0, 1, 2
 _ENDS = ("stuck", "dead", "gave up", "through")
