@@ -62,6 +62,31 @@ def a_mismatch_that_is_noticed_a_call_later() -> str:
     return ""
 
 
+def many_calls_ahead(odd: int) -> str:
+    """The root makes 32 broadcasts before the others begin; one of those makes another call in place of number ``odd``.
+
+    The error's message, or what is wrong with what arrived.
+    """
+    calls, word = 32, np.ones(1)
+    with _init() as c:
+        try:
+            if c.rank > 0:
+                c.receive(word, 0)
+            for call in range(1, calls + 1):
+                if c.rank == 1 and call == odd:
+                    c.all_gather(np.ones(3))
+                mine = np.full(3, call if c.rank == 0 else -1)
+                c.broadcast(mine)
+                if mine.tolist() != [call] * 3:
+                    return f"broadcast {call} gave {mine.tolist()}"
+            for peer in range(1, c.size if c.rank == 0 else 0):
+                c.send(word, peer)
+            c.barrier()
+        except MismatchError as error:
+            return str(error)
+    return ""
+
+
 def different_calls_without_data() -> tuple[str, Any]:
     """Calls that move nothing are calls all the same."""
     with _init() as c:

@@ -16,8 +16,8 @@ RANKS_PY = str(Path(__file__).with_name("fault_ranks.py"))
 CAMPAIGN = Path(__file__).parents[2] / "scripts" / "fault_campaign.py"
 
 
-def _spawn(ranks: int, name: str) -> list[Any]:
-    return spawn(ranks, f"{RANKS_PY}:{name}", timeout_s=40)
+def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
+    return spawn(ranks, f"{RANKS_PY}:{name}", arguments, timeout_s=40)
 
 
 @pytest.mark.timeout(120)
@@ -41,6 +41,17 @@ def test_a_mismatch_that_is_noticed_later_shows_the_call_in_which_the_ranks_firs
     for message in _spawn(2, "a_mismatch_that_is_noticed_a_call_later"):
         assert "rank 0 is at #1 broadcast(float64[5], direct, root=0)" in message
         assert "rank 1 is at #1 broadcast(float64[5], direct, root=1)" in message
+
+
+def test_a_rank_that_needs_nothing_of_the_others_may_be_many_short_calls_ahead() -> None:
+    assert _spawn(3, "many_calls_ahead", odd=0) == [""] * 3
+
+
+@pytest.mark.parametrize("odd", [1, 20])
+def test_a_mismatch_is_noticed_although_another_rank_is_many_calls_ahead(odd: int) -> None:
+    for message in _spawn(3, "many_calls_ahead", odd=odd):
+        assert f"rank 1 is at #{odd} all_gather(float64[3 x 3], direct)" in message
+        assert f"#{odd} broadcast(int64[3], direct, root=0)" in message
 
 
 def test_the_late_rank_is_blamed_and_not_one_that_waits_for_it() -> None:
