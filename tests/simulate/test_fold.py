@@ -161,3 +161,14 @@ def test_the_critical_path_of_a_folded_world_is_one_of_real_ranks(spec: str, nam
         if hop.kind in ("message", "send"):
             assert hop.link in {cluster.link_name(link) for link in cluster.route(hop.rank, hop.peer)}
     assert {hop.kind for hop in result.hops} & {"message", "send"}
+
+
+def test_an_exchange_of_very_many_chunks_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rounds are few and told in short, but the list has a transfer for every chunk."""
+    cluster = parse("switch:256@1GB/s,2us")
+    listed = predict("all_to_all", "bruck", cluster, 4 * 256 * 256)
+    monkeypatch.setattr(worlds, "LISTED", 256 * 8)  # as many as there are messages
+    short = predict("all_to_all", "bruck", cluster, 4 * 256 * 256)
+    assert (listed.rounds, short.rounds) == (8, 8)
+    assert (listed.transfers, short.transfers) == (256 * 128 * 8, 256 * 8)
+    assert short.time_s == pytest.approx(listed.time_s, rel=1e-9)

@@ -59,7 +59,7 @@ def predict(
     n = cluster.ranks
     needs_list = trace or chosen.slices > 1 or chosen.jitter_s > 0
     parts = None if needs_list else parts_of(collective_name, name, n, options)
-    if parts is not None and (n > LISTED_RANKS or _too_long(parts, cluster, chosen)):
+    if parts is not None and (n > LISTED_RANKS or _too_long(collective_name, parts, cluster, chosen)):
         return _in_short(algorithm, entry, cluster, size_bytes, chosen, parts, options)
     if n <= LISTED_RANKS or needs_list:
         schedule = entry.build(n, root, options)
@@ -67,16 +67,17 @@ def predict(
     return _streamed(algorithm, entry, cluster, size_bytes, root, chosen, options)
 
 
-def _too_long(parts: Sequence[Part], cluster: Cluster, settings: Settings) -> bool:
+def _too_long(collective_name: str, parts: Sequence[Part], cluster: Cluster, settings: Settings) -> bool:
     n = cluster.ranks
     if any(isinstance(part, Everyone) for part in parts):
         return n * (n - 1) > (LISTED_ROUND if cluster.alike and not settings.delays else LISTED)
-    return sum(_transfers(part, n) for part in parts) > LISTED
+    one_by_one = collective(collective_name).blocks is Blocks.PER_PAIR  # chunks from different places: no runs of them
+    return sum(_transfers(part, n, one_by_one) for part in parts) > LISTED
 
 
-def _transfers(part: Part, n: int) -> int:
+def _transfers(part: Part, n: int, one_by_one: bool) -> int:
     if isinstance(part, Same):
-        return len(part.round) * part.repeat
+        return (int(part.round.count.sum()) if one_by_one else len(part.round)) * part.repeat
     if isinstance(part, Everyone):
         return n * (n - 1)
     return n * len(part.distances)
