@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tracemalloc
 from datetime import timedelta
 from pathlib import Path
@@ -160,3 +161,24 @@ def meshes(path: str) -> None:
 def parts(path: str) -> None:
     """All that three ranks do, one after another."""
     in_turn(path, [some_ranks, many, split, forgotten])
+
+
+def dead(path: str) -> list[str]:
+    """A rank is gone, and the others make groups of all ranks: what they hear. A group of theirs goes on."""
+    store = dist.FileStore(path, 3)
+    rank = int(os.environ["FARANDOLE_RANK"])
+    dist.init_process_group("farandole", store=store, rank=rank, world_size=3)  # it would wait for half an hour
+    pair = dist.new_group([0, 1], use_local_synchronization=True) if rank < 2 else None
+    dist.barrier()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world: Any = dist.group.WORLD
+    heard = []
+    for make in (dist.new_group, lambda: world.split_group([0, 1, 2])):
+        try:
+            make()
+        except farandole.errors.PeerLostError as error:
+            heard.append(str(error))
+    dist.all_reduce(tensor := torch.tensor([rank]), group=pair)
+    assert tensor.item() == 1
+    return heard

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from farandole.run.spawn import spawn
+from farandole.run.spawn import spawn, spawn_all
 
 pytest.importorskip("torch", reason="the backend is for PyTorch, which is not installed")
 
@@ -26,3 +26,10 @@ def test_groups_of_some_of_the_ranks_work_and_leave_nothing_behind(
 def test_a_world_can_be_made_again_and_a_destroyed_one_says_so(arguments: dict[str, str]) -> None:
     for heard in spawn(2, f"{RANKS}:again", arguments, timeout_s=55):
         assert heard == [f"all_reduce: the process group {name} is destroyed" for name in ("0", "0")]
+
+
+def test_nobody_waits_for_a_dead_rank_in_order_to_make_a_group(arguments: dict[str, str]) -> None:
+    for outcome in spawn_all(3, f"{RANKS}:dead", arguments)[:2]:
+        new, split = outcome.result
+        assert "new_group 1: rank 2 (pid" in new
+        assert "split_group 0:split:0-1-2: rank 2 (pid" in split

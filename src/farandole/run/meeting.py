@@ -94,9 +94,9 @@ class Meeting:
     def close_segment(self) -> None:
         """Close the segment's descriptor; a mapping of it stays."""
         descriptor, self.segment_fd = self.segment_fd, NO_DESCRIPTOR
-        with _lock:
-            _kept.discard(descriptor)
-        if descriptor != NO_DESCRIPTOR:
+        if descriptor >= 0:  # of one that is closed already, nothing of this module may be left: Python ends
+            with _lock:
+                _kept.discard(descriptor)
             os.close(descriptor)
 
     def close(self) -> None:

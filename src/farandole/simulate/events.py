@@ -9,7 +9,7 @@ Ties are broken by (time, kind, rank, number), so that a run is repeatable to th
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -46,11 +46,14 @@ class Plan:
     """All messages of all rounds, and the steps of the ranks.
 
     Step ``i`` belongs to ``step_rank[i]``; a rank's steps are numbered in order, the first is ``first[rank]``.
-    ``src_step`` and ``dst_step`` are the steps in which a message is sent and received.
+    ``src_step`` and ``dst_step`` are the steps in which a message is sent and received. In a folded world ``dst``
+    stands for the receiver, which is ``ahead`` places on; ``pair`` tells the two apart from other pairs.
     """
 
     src: list[int]
     dst: list[int]
+    ahead: list[int]
+    pair: list[tuple[int, int]]
     round: list[int]
     routes: list[tuple[int, ...]]
     latency: list[float]
@@ -66,7 +69,7 @@ class Plan:
 
 def plan(net: Network, patterns: Sequence[Pattern]) -> Plan:
     """Number the messages and the steps; ``patterns`` has one entry per round."""
-    ranks, rounds = net.cluster.ranks, max(len(patterns), 1)
+    ranks, rounds = net.ranks, max(len(patterns), 1)
     number = np.repeat(np.arange(len(patterns)), [len(p) for p in patterns])
 
     def column(name: str, dtype: type) -> NDArray[np.generic]:
@@ -78,13 +81,23 @@ def plan(net: Network, patterns: Sequence[Pattern]) -> Plan:
     sends: list[list[int]] = [[] for _ in keys]
     for message in np.lexsort((place, src_step)).tolist():
         sends[src_step[message]].append(message)
+    ahead = dst - src if net.fold is None else column("ahead", np.int64).astype(np.int64)
+    routes = [tuple(link for link in row if link != net.none) for p in patterns for row in p.routes.tolist()]
+    limit = column("limit", np.float64).tolist()
+    if net.fold is not None:  # a link that counts several times gives a message alone that part of it
+        limit = [
+            min([most, *(float(net.capacity[link]) / times for link, times in Counter(route).items() if times > 1)])
+            for most, route in zip(limit, routes, strict=True)
+        ]
     return Plan(
         src=src.tolist(),
         dst=dst.tolist(),
+        ahead=ahead.tolist(),
+        pair=list(zip(src.tolist(), ahead.tolist(), strict=True)),
         round=number.tolist(),
-        routes=[tuple(link for link in row if link != net.none) for p in patterns for row in p.routes.tolist()],
+        routes=routes,
         latency=column("latency_s", np.float64).tolist(),
-        limit=column("limit", np.float64).tolist(),
+        limit=limit,
         src_step=src_step.tolist(),
         dst_step=dst_step.tolist(),
         step_rank=(keys // rounds).tolist(),
@@ -119,7 +132,7 @@ class _Flows:
             self.on_link.setdefault(link, {})[flow] = None
 
     def remove(self, flow: int) -> None:
-        for link in self.routes[flow]:
+        for link in dict.fromkeys(self.routes[flow]):  # on a folded world's link a flow may count several times
             users = self.on_link[link]
             del users[flow]
             self.changed.update(users)
@@ -208,7 +221,7 @@ class _Run:
         self.plan = plan(net, patterns)
         self.settings = settings
         self.count = len(self.plan.src)
-        slices, steps, ranks = settings.slices, len(self.plan.step_rank), net.cluster.ranks
+        slices, steps, ranks = settings.slices, len(self.plan.step_rank), net.ranks
         self.sizes, self.reduced = sizes.tolist(), reduced.tolist()
         self.cost = net.cluster.reduce_s_per_byte
         self.startup = self._startup(patterns)
@@ -288,7 +301,7 @@ class _Run:
             self._push(self.began[slice_][plan.dst_step[message]], POSTED, rank, flow)  # the receiver begins late
         else:
             self.posted[slice_, message] = now
-            line = self.pairs.setdefault((plan.src[message], plan.dst[message]), deque())
+            line = self.pairs.setdefault(plan.pair[message], deque())
             line.append(flow)
             if len(line) == 1:
                 self._start(flow, now)
@@ -304,7 +317,7 @@ class _Run:
 
     def _next_of_pair(self, message: int, now: float) -> None:
         """Messages between the same two ranks go one after another, so that slices do not hold each other up."""
-        line = self.pairs[self.plan.src[message], self.plan.dst[message]]
+        line = self.pairs[self.plan.pair[message]]
         line.popleft()
         if line:
             self._start(line[0], now)

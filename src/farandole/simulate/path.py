@@ -172,9 +172,15 @@ def through_events(net: Network, patterns: Sequence[Pattern], line: Timeline) ->
         last = np.unravel_index(int(np.argmax(line.drained)), line.drained.shape)
         slice_, message, received, now = int(last[0]), int(last[1]), False, float(line.drained[last])
     hops: list[Hop] = []
+    ranks, home = net.cluster.ranks, 0  # how far the rank that waits is from the one that stands for it
     while message >= 0 and len(hops) < LONGEST:
         number = plan.round[message]
-        src, dst = plan.src[message], plan.dst[message]
+        if received:
+            dst = (plan.dst[message] + home) % ranks
+            src = (dst - plan.ahead[message]) % ranks
+        else:
+            src = (plan.src[message] + home) % ranks
+            dst = (src + plan.ahead[message]) % ranks
         posted, drained, arrived = (float(t[slice_, message]) for t in (line.posted, line.drained, line.arrived))
         due = line.began[slice_][plan.dst_step[message]]
         if received and due > arrived:
@@ -192,6 +198,7 @@ def through_events(net: Network, patterns: Sequence[Pattern], line: Timeline) ->
                 posted - start, drained - posted, arrived - drained if received else 0.0, now - end,
             )
         )  # fmt: skip
+        home = src - plan.src[message]
         now, (message, kind) = start, line.cause[slice_][plan.src_step[message]]
         slice_ = _slice_of(line, slice_, message, now)
         received = kind != DRAINED

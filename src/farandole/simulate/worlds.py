@@ -14,9 +14,9 @@ from farandole.cluster.model import Cluster
 from farandole.collectives import Blocks, collective
 from farandole.errors import UnsupportedError
 from farandole.schedule import Round
-from farandole.simulate import large, path
+from farandole.simulate import events, large, path
 from farandole.simulate.fold import folding
-from farandole.simulate.pattern import Network, Pattern, carried, grouped, network
+from farandole.simulate.pattern import Floats, Network, Pattern, carried, grouped, network
 from farandole.simulate.result import Simulation, conclude
 from farandole.simulate.rounds import Overlap, walk
 from farandole.simulate.settings import Settings
@@ -26,6 +26,8 @@ from farandole.simulate.single import simulate
 LISTED = 1 << 22  # transfers: more than that are priced without a list where that is possible
 LISTED_RANKS = 4096  # larger worlds are taken round by round from the algorithm's generator
 LISTED_ROUND = 1 << 16  # transfers in a round between all pairs: more than that are priced by symmetry
+EVENTS = 1 << 22  # flows, times those beside them, times links: with less, rounds that overlap go event by event
+BESIDE = 1 << 10  # what a message costs by itself, in flows beside it
 QUEUED = (
     "not exact: messages of different rounds that meet on a link are taken to use it one after another, and those of"
     " one round to start together; with fair sharing it can take half as long again"
@@ -57,7 +59,7 @@ def predict(
     n = cluster.ranks
     needs_list = trace or chosen.slices > 1 or chosen.jitter_s > 0
     parts = None if needs_list else parts_of(collective_name, name, n, options)
-    if parts is not None and (n > LISTED_RANKS or _too_long(parts, cluster, chosen)):
+    if parts is not None and (n > LISTED_RANKS or _too_long(collective_name, parts, cluster, chosen)):
         return _in_short(algorithm, entry, cluster, size_bytes, chosen, parts, options)
     if n <= LISTED_RANKS or needs_list:
         schedule = entry.build(n, root, options)
@@ -65,16 +67,17 @@ def predict(
     return _streamed(algorithm, entry, cluster, size_bytes, root, chosen, options)
 
 
-def _too_long(parts: Sequence[Part], cluster: Cluster, settings: Settings) -> bool:
+def _too_long(collective_name: str, parts: Sequence[Part], cluster: Cluster, settings: Settings) -> bool:
     n = cluster.ranks
     if any(isinstance(part, Everyone) for part in parts):
         return n * (n - 1) > (LISTED_ROUND if cluster.alike and not settings.delays else LISTED)
-    return sum(_transfers(part, n) for part in parts) > LISTED
+    one_by_one = collective(collective_name).blocks is Blocks.PER_PAIR  # chunks from different places: no runs of them
+    return sum(_transfers(part, n, one_by_one) for part in parts) > LISTED
 
 
-def _transfers(part: Part, n: int) -> int:
+def _transfers(part: Part, n: int, one_by_one: bool) -> int:
     if isinstance(part, Same):
-        return len(part.round) * part.repeat
+        return (int(part.round.count.sum()) if one_by_one else len(part.round)) * part.repeat
     if isinstance(part, Everyone):
         return n * (n - 1)
     return n * len(part.distances)
@@ -153,24 +156,63 @@ def _walked(
     settings: Settings,
     groups: Callable[[], Iterable[tuple[Pattern, int]]],
 ) -> Simulation:
-    """Exactly where that can be; where rounds overlap on links, with the messages queueing there."""
+    """Exactly where that can be; where rounds of very many messages overlap on links, with these queueing there."""
     begin = np.zeros(net.ranks) if net.fold else settings.begin(net.ranks)
     try:
         note = ""
         stretches, end = walk(net, groups(), begin, settings)
     except Overlap:
+        if net.fold is not None and _is_short(groups()):
+            return _event_by_event(label, entry, net, size_bytes, settings, groups())
         note = QUEUED
         stretches, end = walk(net, groups(), begin, settings, queue=True)
     hops = [] if note else path.through_rounds(net, stretches, end, settings)
     rounds = sum(stretch.repeat for stretch in stretches)
     transfers = sum(len(stretch.pattern) * stretch.repeat for stretch in stretches) * (net.cluster.ranks // net.ranks)
     link_bytes = carried(net, [(stretch.pattern, stretch.repeat) for stretch in stretches])
-    if net.fold is not None:
-        end = np.tile(end, net.cluster.ranks // net.ranks)
-        link_bytes = np.append(link_bytes[net.fold.link], 0.0)
+    end, link_bytes = _unfolded(net, end, link_bytes)
     return conclude(
         label, entry.collective, rounds, transfers, size_bytes, net.cluster, end, link_bytes, hops, "rounds", None, note
     )
+
+
+def _unfolded(net: Network, end: Floats, link_bytes: Floats) -> tuple[Floats, Floats]:
+    """When each rank is done, and the bytes of each link, of all for whom others stood."""
+    if net.fold is None:
+        return end, link_bytes
+    return np.tile(end, net.cluster.ranks // net.ranks), np.append(link_bytes[net.fold.link], 0.0)
+
+
+def _is_short(groups: Iterable[tuple[Pattern, int]]) -> bool:
+    """Whether the event engine has so little to do that it takes seconds only."""
+    work = 0
+    for pattern, repeat in groups:
+        work += repeat * len(pattern) * (len(pattern) + BESIDE) * max(pattern.routes.shape[1], 1)
+        if work > EVENTS:
+            return False
+    return True
+
+
+def _event_by_event(
+    label: str,
+    entry: Algorithm,
+    net: Network,
+    size_bytes: int,
+    settings: Settings,
+    groups: Iterable[tuple[Pattern, int]],
+) -> Simulation:
+    """A folded world by the event engine, which is exact."""
+    patterns = [pattern for pattern, repeat in groups for _ in range(repeat)]
+    sizes, reduced = (np.concatenate([getattr(p, name) for p in patterns]) for name in ("size", "reduced"))
+    line = events.run(net, patterns, sizes[None], reduced[None], settings)
+    end = np.zeros(net.ranks)
+    np.maximum.at(end, line.plan.src, line.drained[0])
+    np.maximum.at(end, line.plan.dst, line.done[0])
+    hops = path.through_events(net, patterns, line)
+    transfers = len(sizes) * (net.cluster.ranks // net.ranks)
+    end, link_bytes = _unfolded(net, end, carried(net, [(pattern, 1) for pattern in patterns]))
+    told = (label, entry.collective, len(patterns), transfers, size_bytes, net.cluster)
+    return conclude(*told, end, link_bytes, hops, "events", None)
 
 
 def _stream(entry: Algorithm, ranks: int, root: int, options: Mapping[str, Option]) -> Iterator[Round]:

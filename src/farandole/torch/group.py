@@ -12,12 +12,14 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
+from farandole.run.meeting import Known
 from farandole.run.start import connect
 from farandole.torch import devices, inner
 from farandole.torch.buckets import Buckets
 from farandole.torch.channel import Channel
 from farandole.torch.choice import DEFAULT_BUFFER_BYTES, Options, choices
 from farandole.torch.collectives import Collectives
+from farandole.torch.elders import known
 from farandole.torch.meeting import agree
 from farandole.torch.messages import Messages
 from farandole.torch.pool import Pool
@@ -138,7 +140,9 @@ class ProcessGroup(Collectives, Messages, dist.ProcessGroup):  # type: ignore[mi
         settings.global_ranks_in_group = [self._global(member) for member in members]
         kinds = None if device_types is None else {device.type for device in device_types}
         parts = [p for p in self.configuration.split(",") if kinds is None or p.partition(":")[0] in {"cpu", *kinds}]
-        made = _create(settings, options_of(opts), ",".join(parts))
+        limit_s = settings.timeout.total_seconds()
+        acquainted = known(self._channel.engine, members, f"split_group {name}", limit_s)
+        made = _create(settings, options_of(opts), acquainted, ",".join(parts))
         made.setGroupName(name)
         made.setGroupDesc(group_desc or f"{self._description}:split")
         return made
@@ -212,17 +216,19 @@ keep_out(ProcessGroup, Repeats, Channel, Work, Received, inner.Inner, Buckets, P
 
 def create(settings: Any, options: Any) -> ProcessGroup:
     """What PyTorch calls to make a group; ``options`` are the user's ``pg_options``."""
-    return _create(settings, options_of(options))
+    world, members, limit_s = dist.GroupMember.WORLD, settings.global_ranks_in_group, settings.timeout.total_seconds()
+    engine = world.channel.engine if isinstance(world, ProcessGroup) and members else None
+    return _create(settings, options_of(options), known(engine, members, f"new_group {settings.group_id}", limit_s))
 
 
-def _create(settings: Any, options: Options, configuration: str = "") -> ProcessGroup:
+def _create(settings: Any, options: Options, acquainted: Known, configuration: str = "") -> ProcessGroup:
     rank, size, timeout = settings.group_rank, settings.group_size, settings.timeout
     limit_s = timeout.total_seconds()
     chosen = choices(options.algorithm)
     key, met = "", None
     if size > 1:
         members = settings.global_ranks_in_group or range(size)
-        key, met = agree(settings.store, rank, size, members, timeout, os.environ)
+        key, met = agree(settings.store, rank, size, members, timeout, os.environ, acquainted)
     made = connect(
         rank,
         size,
@@ -231,6 +237,7 @@ def _create(settings: Any, options: Options, configuration: str = "") -> Process
         meeting_timeout_s=limit_s,
         slot_bytes=options.slot_bytes,
         deterministic=options.deterministic,
+        known=acquainted,
     )
     if met is not None:
         met()
