@@ -9,6 +9,9 @@ it, as the engine's has.
 One who gives up (a deadline, a dead peer) tells the others by another word, the *failure*, and wakes all sleepers.
 The kernel compares the counter only, so one that has just looked at the failure may still fall asleep after that:
 ``tells="failure"`` shows it. Hence no sleep lasts longer than 20 ms, and the failure is looked at after each.
+
+One who waits for room is counted apart, and woken only by the announcement that leaves a half of the small sets. That
+one carries the very value which is waited for, so it is to him what any announcement is to the others.
 """
 
 from __future__ import annotations
