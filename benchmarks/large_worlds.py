@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from farandole.algorithms.registry import REGISTRY
-from farandole.units import format_size, parse_size
+from farandole.units import parse_size
 
 CLUSTERS = (
     "ring:100000",
@@ -34,7 +34,6 @@ CLUSTERS = (
     "torus:50x50x40",
     "torus:400x250",
     "fat-tree:74",
-    "full:4096",
 )
 SIZE = "1GiB"
 GOAL_S, GOAL_BYTES = 10.0, 2 << 30
@@ -88,11 +87,11 @@ def table(results: list[dict[str, Any]]) -> str:
         lines.append(
             f"| `{spec}` | {slowest['ranks']:,} | {len(done)} of {len(rows)} | {slowest['wall_s']:.1f} s"
             f" ({slowest['collective']} {slowest['algorithm']}) | {done[len(done) // 2]['wall_s']:.1f} s |"
-            f" {format_size(most)} | {exact} |"
+            f" {most / 1e6:.0f} MB | {exact} |"
         )
     short = [
         f"- `{row['cluster']}` {row['collective']} {row['algorithm']}: "
-        + (row.get("error") or f"{row['wall_s']:.1f} s, {format_size(int(row['peak_bytes']))}")
+        + (row.get("error") or f"{row['wall_s']:.1f} s, {row['peak_bytes'] / 1e6:.0f} MB")
         for row in results
         if "error" in row or row["wall_s"] > GOAL_S or row["peak_bytes"] > GOAL_BYTES
     ]
@@ -122,7 +121,7 @@ def main() -> None:
                 continue
             result = case(collective, algorithm, spec, given.size, given.limit)
             kept["results"].append(result)
-            shown = result.get("error") or f"{result['wall_s']:.2f} s {format_size(result['peak_bytes'])}"
+            shown = result.get("error") or f"{result['wall_s']:.2f} s {result['peak_bytes'] / 1e6:.0f} MB"
             print(f"{spec:16s} {collective:14s} {algorithm:18s} {shown} {result.get('note', '')[:60]}", flush=True)
             if given.json:
                 kept |= {"format": "farandole-large-worlds", "version": 1, "machine": platform.processor() or "x86_64"}

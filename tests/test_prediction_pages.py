@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -12,6 +13,7 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
+from farandole.algorithms import REGISTRY
 from farandole.cli._app import application
 from farandole.cluster import load
 
@@ -24,8 +26,8 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def claims() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("claims", ROOT / "scripts" / "claims.py")
+def script_of(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -33,8 +35,19 @@ def claims() -> ModuleType:
     return module
 
 
+def test_the_table_of_large_worlds_is_that_of_the_record() -> None:
+    script = script_of("benchmarks/large_worlds.py")
+    record = json.loads((ROOT / "benchmarks" / "large_worlds.json").read_text(encoding="utf-8"))["results"]
+    page = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+    table, verdict = script.table(record).split("\n\n")
+    assert table in page
+    assert verdict in page
+    measured = {(row["cluster"], row["collective"], row["algorithm"]) for row in record}
+    assert measured == {(spec, *key) for spec in script.CLUSTERS for key in REGISTRY}
+
+
 def test_the_page_of_claims_is_what_its_script_writes() -> None:
-    script = claims()
+    script = script_of("scripts/claims.py")
     assert script.PAGE.read_text(encoding="utf-8") == script.page()
 
 

@@ -28,6 +28,16 @@ def test_collectives_messages_and_works_do_as_pytorch_says(arguments: dict[str, 
     assert spawn(3, f"{RANKS}:collectives", arguments, timeout_s=55) == [None] * 3
 
 
+def test_a_rank_hears_in_time_that_it_has_sent_itself_nothing_and_what_there_is_not(
+    arguments: dict[str, str],
+) -> None:
+    ((first, second, small, name, slot),) = spawn(1, f"{RANKS}:alone", arguments)
+    assert first == second == "rank 0, receive from rank 0, tag 2: this rank has sent itself nothing within 0.3 s"
+    assert "dtype float8_e4m3fn can be moved, but not reduced" in small
+    assert "'algoritm'; did you mean 'algorithm'?" in name
+    assert slot == "slot_bytes must be a multiple of 4096, at least 4096, not 5"
+
+
 def test_an_algorithm_can_be_asked_for_by_option_call_and_context(arguments: dict[str, str]) -> None:
     assert spawn(2, f"{RANKS}:forced", arguments) == [["tree", "ring", "direct"]] * 2
 

@@ -328,6 +328,39 @@ def _moved(base: torch.Tensor, rank: int, size: int) -> None:
             raise AssertionError("one row cannot be shared out")
 
 
+def alone(path: str) -> list[str]:
+    """What a rank sends itself, in either order; what it has not sent; what there is not."""
+    with group(path, timeout_s=0.3) as (rank, _):
+        world: Any = dist.group.WORLD
+        sent, got = torch.arange(3.0), torch.empty(3)
+        world.send([sent], rank, 1)
+        world.recv([got], rank, 1).wait()
+        equal(got, sent)
+        heard = []
+        early, late = world.recv([torch.empty(3)], rank, 2), world.recv([torch.empty(3)], rank, 2)
+        for vain in (early, late):
+            try:
+                vain.wait()
+            except farandole.errors.TimeLimitError as error:
+                heard.append(str(error))
+        assert early.is_completed()
+        assert not early.is_success()
+        again = world.recv([got.zero_()], rank, 2)
+        world.send([sent], rank, 2)
+        again.wait()
+        equal(got, sent)
+        try:
+            dist.all_reduce(sent.to(torch.float8_e4m3fn))
+        except farandole.errors.UnsupportedError as error:
+            heard.append(str(error))
+        for wrong in ({"algoritm": "ring"}, {"slot_bytes": 5}):
+            try:
+                dist.new_group(pg_options=wrong)
+            except farandole.errors.UsageError as error:
+                heard.append(str(error))
+        return heard
+
+
 def collectives(path: str) -> None:
     """All that three ranks do, one after another."""
     in_turn(path, [movements, repeated, splits, layouts, works, groups])

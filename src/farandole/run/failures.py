@@ -42,7 +42,8 @@ def failure_error(
     """
     where = "; ".join(_grouped(states))
     facts: dict[str, Any] = {"rank": rank, "peer": peer, "first": first, "states": states}
-    mine = f"rank {rank}, {what or f'call #{states[rank][0]} {states[rank][2]}'}"
+    number, _, text = states[rank]
+    mine = f"rank {rank}, {what or (f'call #{number} {text}' if number else 'its first call')}"
     if first not in {-1, rank}:
         mine += f" (rank {first} noticed it first)"
     if failure == MISMATCH:

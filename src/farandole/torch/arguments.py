@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from farandole.errors import UsageError
-from farandole.ops import check_reduction, find_dtype, find_op
+from farandole.errors import UnsupportedError, UsageError
+from farandole.ops import DTYPES, check_reduction, find_op
 from farandole.torch.tensors import NAMES, check, readable
 
 _Kind: Any = dist.ReduceOp.RedOpType
@@ -67,8 +67,13 @@ def reduction(options: Any, dtype: torch.dtype) -> tuple[str, float | Tensor | N
     """
     given = getattr(options, "reduceOp", options)
     kind = _Kind.SUM if given is None else getattr(given, "op", given)
-    op = find_op(_OPS[kind])
-    check_reduction(op, find_dtype(NAMES[dtype]))
+    op, name = find_op(_OPS[kind]), NAMES[dtype]
+    if name not in DTYPES:
+        raise UnsupportedError(
+            f"{op.name}: tensors of dtype {name} can be moved, but not reduced; convert them, to float32 say",
+            dtype=name,
+        )
+    check_reduction(op, DTYPES[name])
     return op.name, given.factor if kind == _Kind.PREMUL_SUM else None
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from farandole.algorithms import REGISTRY
 from farandole.algorithms.registry import find, parse
 from farandole.collectives import collective
-from farandole.errors import UnknownNameError
+from farandole.errors import UnknownNameError, UsageError
 from farandole.run.engine import DEFAULT_SLOT_BYTES
+from farandole.run.start import PAGE
 from farandole.schedule import Schedule
 
 Choice = str | Schedule
@@ -32,12 +33,33 @@ class Options:
 
     ``buffer_bytes`` is the most that the buffers which PyTorch asks the group for, once ``zero_copy`` has told it to,
     take of a rank's memory.
+
+    Raises UsageError for ``slot_bytes`` that are not whole pages.
     """
 
     algorithm: Wish = AUTO
     slot_bytes: int = DEFAULT_SLOT_BYTES
     deterministic: bool | None = None
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
+
+    def __post_init__(self) -> None:
+        if self.slot_bytes < PAGE or self.slot_bytes % PAGE:
+            raise UsageError(
+                f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {self.slot_bytes}", got=self.slot_bytes
+            )
+
+
+def options_of(given: object) -> Options:
+    """The user's options, which may be a mapping; UsageError for a name that is none of them."""
+    if isinstance(given, Options):
+        return given
+    if not isinstance(given, Mapping):
+        return Options()
+    names = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in names:
+            raise UnknownNameError("option of a process group", str(name), names)
+    return Options(**given)
 
 
 def choices(wish: Wish) -> dict[str, Choice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from farandole.run.start import connect
 from farandole.torch import devices, inner
 from farandole.torch.buckets import Buckets
 from farandole.torch.channel import Channel
-from farandole.torch.choice import DEFAULT_BUFFER_BYTES, Options, choices
+from farandole.torch.choice import DEFAULT_BUFFER_BYTES, Options, choices, options_of
 from farandole.torch.collectives import Collectives
 from farandole.torch.elders import known
 from farandole.torch.meeting import agree
@@ -243,10 +243,3 @@ def _create(settings: Any, options: Options, acquainted: Known, configuration: s
         met()
     channel = Channel(made, settings.group_id, limit_s, chosen)
     return ProcessGroup(channel, settings, configuration, options.buffer_bytes)
-
-
-def options_of(given: Any) -> Options:
-    """The user's options, which may be a mapping; TypeError for a name that is none of them."""
-    if isinstance(given, Options):
-        return given
-    return Options(**given) if isinstance(given, Mapping) else Options()

@@ -11,27 +11,30 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from farandole import _core
-from farandole.errors import LengthError, TimeLimitError, UnsupportedError, UsageError
+from farandole.errors import CommunicationError, LengthError, TimeLimitError, UnsupportedError, UsageError
+from farandole.run.failures import LATE
 from farandole.torch.arguments import one
 from farandole.torch.channel import Channel
 from farandole.torch.profiling import Shown, shown
 from farandole.torch.tensors import NAMES, readable, writable
-from farandole.torch.work import Received, Work
+from farandole.torch.work import Describe, Received, Work
 
 _ROLL_CALL = -16  # tags below this are our own; those of PyTorch's users are 0 or more
 
 
 class Handed:
-    """A receive from oneself, in the form of the engine's work: done when the send has come."""
+    """A receive from oneself, in the form of the engine's work: done when the send has come, or the time is up."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, limit_s: float) -> None:
         self._rank = rank
+        self._deadline = time.monotonic() + limit_s
         self._event = threading.Event()
         self._sent: tuple[int, str, bool] = (0, "", True)
 
@@ -45,15 +48,16 @@ class Handed:
 
     def done(self) -> bool:
         """As of the engine's."""
-        return self._event.is_set()
+        return self._event.is_set() or time.monotonic() >= self._deadline
 
     def wait(self, timeout_s: float) -> bool:
         """As of the engine's."""
-        return self._event.wait(min(timeout_s, threading.TIMEOUT_MAX))
+        left_s = max(self._deadline - time.monotonic(), 0)
+        return self._event.wait(min(timeout_s, left_s, threading.TIMEOUT_MAX)) or self.done()
 
     def verdict(self) -> tuple[int, int]:
         """As of the engine's."""
-        return 0, -1
+        return (0, -1) if self._event.is_set() else (LATE, self._rank)
 
     def message(self) -> tuple[int, int, str, bool]:
         """As of the engine's."""
@@ -163,7 +167,7 @@ class Messages(Shown):
         memory, put_back = writable(tensor)
         if peer == self._rank:
             native: Any = self._receive_from_myself(memory, tag)
-            describe = None
+            describe: Describe = partial(self._not_sent, tag)
         else:
             native, describe = self._channel.message(memory, peer, tag, receives=True)
 
@@ -192,17 +196,31 @@ class Messages(Shown):
         )
 
     def _send_to_myself(self, tensor: Tensor, memory: Tensor, tag: int) -> Work:
-        if self._from_myself[tag]:
-            handed, room = self._from_myself[tag].popleft()
+        waiting = self._from_myself[tag]
+        while waiting and waiting[0][0].done():  # in vain
+            waiting.popleft()
+        if waiting:
+            handed, room = waiting.popleft()
             handed.fill(room, memory)
         else:
             self._to_myself[tag].append(memory.detach().clone())
         return Work([tensor])
 
     def _receive_from_myself(self, memory: Tensor, tag: int) -> Handed:
-        handed = Handed(self._rank)
+        handed = Handed(self._rank, self._channel.timeout_s)
         if self._to_myself[tag]:
             handed.fill(memory, self._to_myself[tag].popleft())
         else:
             self._from_myself[tag].append((handed, memory))
         return handed
+
+    def _not_sent(self, tag: int, _failure: int, _peer: int) -> CommunicationError:
+        limit_s = self._channel.timeout_s
+        return TimeLimitError(
+            f"rank {self._rank}, receive from rank {self._rank}, tag {tag}: this rank has sent itself nothing within"
+            f" {limit_s:g} s",
+            rank=self._rank,
+            peer=self._rank,
+            tag=tag,
+            timeout_s=limit_s,
+        )
