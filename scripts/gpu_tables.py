@@ -196,9 +196,9 @@ def _splits(fit: BranchFit) -> Iterator[str]:
         "Seven other forms were tried (`benchmarks/published/variants.py` prints them over every split): overlap of"
         " latency and bytes in all rings, NCCL's correction of trees, sums with a power of 0.8 and 1.2, interpolation,"
         " and two mixtures of interpolation with the lines. They come to 12.0% to 16.1% in the median over all splits,"
-        " so none reaches a tenth, and those that are nearest pick the fastest less often or lose the split above. Times"
-        " that fall from 94 to 87 us while the size grows sixteenfold, and one line that stands still for three sizes,"
-        " are beyond any form with two numbers a line."
+        " so none reaches a tenth, and those that are nearest pick the fastest less often or lose the split above."
+        " Times that fall from 94 to 87 us while the size grows sixteenfold, and one line that stands still for three"
+        " sizes, are beyond any form with two numbers a line."
     )
 
 

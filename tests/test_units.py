@@ -46,10 +46,10 @@ def test_what_is_no_size_is_refused_with_the_form(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["64Mb", "64mb", "8kib", "1Gib", "64b", "64Mbit", "64 Kibits"])
 def test_bits_are_not_taken_for_bytes(text: str) -> None:
-    with pytest.raises(UsageError, match=f"a small b may be a bit, and a size is in bytes: write [KMG]?i?B$") as info:
+    with pytest.raises(UsageError, match=r"a small b may be a bit, and a size is in bytes: write [KMG]?i?B$") as info:
         parse_size(text)
     assert info.value.facts["got"] == text
-    with pytest.raises(UsageError, match="a small b may be a bit"):
+    with pytest.raises(UsageError, match=r"a small b may be a bit"):
         parse_sizes(f"8:{text}")
 
 
