@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from farandole.errors import PeerLostError
+from farandole.errors import ClosedError, PeerLostError
 from farandole.run.meeting import Known
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ def part_of(
     except PeerLostError as error:
         if "states" in error.facts:  # it comes from the whole
             raise
+        # Whoever has ended may have done so because of what went wrong in the whole, which is the better news.
+        trouble = known.trouble()
+        if trouble is not None and not isinstance(trouble, ClosedError):
+            raise trouble from None
         peer, pid = members[error.facts["peer"]], error.facts["pid"]
         raise PeerLostError(
             f"rank {rank}, split: rank {peer} (pid {pid}) has died while ranks {', '.join(map(str, sorted(members)))} "
