@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -96,7 +98,7 @@ def without_a_communicator_after_all() -> Told:
 
 def interrupted_when_the_ranks_have_met(where: str) -> Told:
     """An interrupt comes when all others may have gone on, and the victim goes on without a communicator."""
-    place, receive, send, meet = world(os.environ), wire.receive, wire.send, start.meet
+    place, receive, send, meet = world(os.environ), wire.receive, wire.send, rendezvous.meet
     assert place is not None
     is_victim = place.rank == VICTIM
 
@@ -115,10 +117,12 @@ def interrupted_when_the_ranks_have_met(where: str) -> Told:
         meet(*arguments)
         raise KeyboardInterrupt
 
+    patches = contextlib.ExitStack()
     if is_victim:
-        wire.receive, wire.send = receive_and_more, send_and_more
+        patches.enter_context(mock.patch.object(wire, "receive", receive_and_more))
+        patches.enter_context(mock.patch.object(wire, "send", send_and_more))
         if where == "a guest, at the end":
-            start.meet = meet_and_more
+            patches.enter_context(mock.patch.object(start, "meet", meet_and_more))
     is_host = where == "the host, in between"
     me = start.connect if is_victim == is_host else _when_somebody_waits
     try:
@@ -129,7 +133,7 @@ def interrupted_when_the_ranks_have_met(where: str) -> Told:
         told = {"error": type(error).__name__, "message": str(error), "peer": error.facts.get("peer")}
     else:
         told = _told(c.barrier)
-    wire.receive, wire.send, start.meet = receive, send, meet
+    patches.close()
     _init().close()  # so that it is not the end of the victim's process that the others hear of
     return told
 

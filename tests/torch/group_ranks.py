@@ -174,7 +174,8 @@ def dead(path: str) -> list[str]:
         os.kill(os.getpid(), signal.SIGKILL)
     world: Any = dist.group.WORLD
     heard = []
-    for make in (dist.new_group, lambda: world.split_group([0, 1, 2])):
+    makes: list[Any] = [dist.new_group, lambda: world.split_group([0, 1, 2])]
+    for make in makes:
         try:
             make()
         except farandole.errors.PeerLostError as error:
