@@ -20,7 +20,7 @@ from farandole.errors import CommunicationError
 from farandole.run.communicator import Communicator
 from farandole.run.start import connect
 
-MEETING_S, SHORT_MEETING_S = 30.0, 5.0
+MEETING_S, SHORT_MEETING_S = 30.0, 3.0
 LINGER_S = 1.5
 
 Tell = Callable[..., None]
