@@ -87,7 +87,7 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
 void Segment::break_with(int rank, int peer, Failure failure) const {
   auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
   if (head().claimed.exchange(1) == 0) {
-    auto differing = failure == Failure::mismatch ? first_to_differ() : 0;
+    auto differing = failure == Failure::mismatch ? first_to_differ(rank) : 0;
     for (int each = 0; each < ranks_; ++each) {
       auto call = line(each).entered.load(std::memory_order_acquire);
       if (differing != 0) call = std::min(call, differing);
@@ -110,12 +110,13 @@ void Segment::break_with(int rank, int peer, Failure failure) const {
 
 // The first call, of those that none has forgotten, in which the fingerprints of ranks that have entered it differ; 0 for
 // none. A rank that needed nothing of the others may be further on when it is found out, and one that is slow not there.
-std::uint64_t Segment::first_to_differ() const {
+std::uint64_t Segment::first_to_differ(int asks) const {
   std::vector<std::uint64_t> entered;
   for (int each = 0; each < ranks_; ++each) entered.push_back(line(each).entered.load(std::memory_order_acquire));
-  auto most = *std::max_element(entered.begin(), entered.end());
-  // A rank that goes on meanwhile writes over the oldest.
-  for (auto call = most > kCalls - 2 ? most - (kCalls - 2) : 1; call <= most; ++call) {
+  // While the rank that asks stays where it is, the others can go on so far, and write over what is older than the rest.
+  auto mine = entered[static_cast<std::size_t>(asks)];
+  auto from = mine > kCalls - kMostAhead ? mine - (kCalls - kMostAhead) + 1 : 1;
+  for (auto call = from; call <= mine + kMostAhead; ++call) {
     const std::uint64_t* first = nullptr;
     for (int each = 0; each < ranks_; ++each) {
       if (entered[static_cast<std::size_t>(each)] < call) continue;

@@ -28,7 +28,8 @@ inline constexpr std::size_t kSmallSets = 32;         // so many short calls a r
 inline constexpr std::size_t kSmallSetBytes = 2048;
 inline constexpr std::size_t kCallsInLine = 4;  // of which a rank shows the fingerprints where others look anyway
 inline constexpr std::size_t kCalls = 64;       // and further back
-static_assert(kCalls > kSmallSets + 3);  // a rank can be ahead by all small sets and two calls in its slot, and enter one more
+inline constexpr std::size_t kMostAhead = kSmallSets + 2 + 1;  // all small sets, two calls in the slot, and entering one more
+static_assert(kMostAhead < kCalls);
 inline constexpr std::uint32_t kVersion = 4;  // of all that follows
 inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
@@ -129,7 +130,7 @@ class Segment {
   std::size_t slot_bytes() const { return slot_bytes_; }
 
  private:
-  std::uint64_t first_to_differ() const;
+  std::uint64_t first_to_differ(int asks) const;
 
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;

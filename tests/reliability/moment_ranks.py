@@ -179,6 +179,27 @@ def a_mismatch_of_two_while_a_third_is_far_behind() -> str:
     return ""
 
 
+def a_mismatch_that_is_noticed_when_others_are_two_calls_ahead() -> str:
+    """One rank takes itself for the root of the first call, and comes to its second when the others are in their fourth."""
+    with _init() as c:
+        assert c.engine is not None
+        array = np.ones(500)  # too long to be more than two calls ahead
+        try:
+            if c.rank == VICTIM:
+                c.broadcast(array, VICTIM)
+                while any(
+                    not rank.calls or rank.calls[-1].number < 4 or rank.waits_for is None
+                    for rank in c.engine.flight().ranks
+                    if rank.rank != VICTIM
+                ):
+                    time.sleep(0.001)
+            for _ in range(5):
+                c.broadcast(array, 0)
+        except MismatchError as error:
+            return str(error)
+    return ""
+
+
 def one_is_stopped_and_another_killed() -> Told:
     """Rank 0 stops; when it has, rank 1 dies: a death is not hidden by a rank that is only late."""
     with _init() as c:

@@ -80,6 +80,12 @@ def test_a_mismatch_shows_both_sides_although_a_rank_has_not_come_so_far() -> No
         assert "rank 2 is at no call yet" in message
 
 
+def test_a_mismatch_shows_both_sides_although_others_are_two_calls_ahead() -> None:
+    for message in spawn(3, f"{RANKS_PY}:a_mismatch_that_is_noticed_when_others_are_two_calls_ahead"):
+        assert "rank 1 is at #1 broadcast(float64[500], direct, root=1)" in message
+        assert "ranks 0, 2 are at #1 broadcast(float64[500], direct, root=0)" in message
+
+
 def test_a_death_is_heard_of_although_another_rank_is_stopped() -> None:
     for told in _survivors(4, "one_is_stopped_and_another_killed").values():
         assert (told["error"], told["peer"], told["is_right"]) == ("PeerLostError", VICTIM, True)
