@@ -180,7 +180,7 @@ def a_mismatch_of_two_while_a_third_is_far_behind() -> str:
 
 
 def a_mismatch_that_is_noticed_when_others_are_two_calls_ahead() -> str:
-    """One rank takes itself for the root of the first call, and comes to its second when the others are in their fourth."""
+    """One rank takes itself for the root of the first call, and comes to its second when others are in their fourth."""
     with _init() as c:
         assert c.engine is not None
         array = np.ones(500)  # too long to be more than two calls ahead

@@ -21,7 +21,7 @@ def _spawn(ranks: int, name: str, **arguments: Any) -> list[Any]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", [1, 1001])
+@pytest.mark.parametrize("seed", [1, 1001, 2001, 3001])
 def test_random_faults_make_nothing_hang_lie_or_leak(seed: int) -> None:
     command = [sys.executable, str(CAMPAIGN), "--runs", "20", "--seed", str(seed), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
