@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import resource
 import subprocess
@@ -64,7 +63,7 @@ def case(collective: str, algorithm: str, spec: str, size: str, limit_s: float) 
     known = {"cluster": spec, "collective": collective, "algorithm": algorithm, "size_bytes": parse_size(size)}
     begin = time.perf_counter()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=os.environ)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
         return {**known, "error": f"more than {limit_s:g} s"}
     wall_s = time.perf_counter() - begin
@@ -124,7 +123,7 @@ def main() -> None:
             shown = result.get("error") or f"{result['wall_s']:.2f} s {result['peak_bytes'] / 1e6:.0f} MB"
             print(f"{spec:16s} {collective:14s} {algorithm:18s} {shown} {result.get('note', '')[:60]}", flush=True)
             if given.json:
-                kept |= {"format": "farandole-large-worlds", "version": 1, "machine": platform.processor() or "x86_64"}
+                kept |= {"format": "farandole-large-worlds", "version": 1, "machine": platform.machine()}
                 given.json.write_text(json.dumps(kept, indent=1) + "\n")
     print("\n" + table(kept["results"]))
 
