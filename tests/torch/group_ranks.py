@@ -183,3 +183,26 @@ def dead(path: str) -> list[str]:
     dist.all_reduce(tensor := torch.tensor([rank]), group=pair)
     assert tensor.item() == 1
     return heard
+
+
+def left_after_an_error(path: str) -> str:
+    """A call has failed, a rank has left after that, and the others make a group of all ranks: what they hear."""
+    store = dist.FileStore(path, 3)
+    rank = int(os.environ["FARANDOLE_RANK"])
+    dist.init_process_group("farandole", store=store, rank=rank, world_size=3)
+    heard = ""
+    try:
+        dist.all_reduce(torch.zeros(2 if rank == 2 else 1))
+    except farandole.errors.MismatchError:
+        store.set(f"heard {rank}", "")
+    store.wait([f"heard {each}" for each in range(3)])  # nobody has left before all have heard
+    if rank == 2:
+        dist.destroy_process_group()
+    else:
+        try:
+            dist.new_group()
+        except farandole.errors.ClosedError as error:
+            heard = str(error)
+        store.set(f"done {rank}", "")
+    store.wait(["done 0", "done 1"])  # what is heard of is not the end of a process
+    return heard

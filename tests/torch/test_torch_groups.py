@@ -33,3 +33,11 @@ def test_nobody_waits_for_a_dead_rank_in_order_to_make_a_group(arguments: dict[s
         new, split = outcome.result
         assert "new_group 1: rank 2 (pid" in new
         assert "split_group 0:split:0-1-2: rank 2 (pid" in split
+
+
+def test_nobody_waits_for_a_rank_that_has_left_after_an_error_in_order_to_make_a_group(
+    arguments: dict[str, str],
+) -> None:
+    for heard in spawn(3, f"{RANKS}:left_after_an_error", arguments)[:2]:
+        assert "new_group 1" in heard
+        assert "rank 2 has closed the communicator" in heard

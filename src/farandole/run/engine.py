@@ -44,6 +44,8 @@ _ALONE = (100, 400, 400)
 _CROWDED = (20, 1000, 0)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20, 20)  # and here the computation does
 
+_GONE = {LEFT.index("closed"), LEFT.index("failed")}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
@@ -298,14 +300,17 @@ class Engine:
 
         return Known(tuple(self._meeting.pidfds[member] for member in members), trouble)
 
+    def has_gone(self, rank: int) -> bool:
+        """Whether a rank has closed, or has been ended by an exception; also if that was after a call had failed."""
+        return self._runner.left(rank) in _GONE
+
     def leave_to_shrink(self) -> Roster:
         """Make no more calls, and end those in flight; who the ranks are, and which of them are gone.
 
         It can be used until the engine is closed.
         """
         self._runner.close(0, LEFT.index("shrunk"))
-        gone = {LEFT.index("closed"), LEFT.index("failed")}
-        return Roster(self.rank, self._pids, self._meeting.pidfds, lambda rank: self._runner.left(rank) in gone)
+        return Roster(self.rank, self._pids, self._meeting.pidfds, self.has_gone)
 
     def close(self, limit_s: float, ending: str = "") -> None:
         """Let calls in flight end, for no longer than ``limit_s``; tell the others, and give back what it holds.

@@ -60,7 +60,7 @@ class Meeting:
     pidfds: list[int] = field(default_factory=list)
     word: str = ""
     cores: int = 0
-    _renounce: Callable[[Meeting], None] | None = None
+    _renounce: Callable[[Meeting], None] | None = field(default=None, init=False)
 
     def reserve(self) -> None:
         """Reserve this rank's share of the segment; ResourceError where there is too little memory."""
@@ -122,7 +122,7 @@ class Meeting:
 
 
 _kept: set[int] = set()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a meeting that nobody holds is closed wherever the collector comes by
 
 
 def lost(rank: int, peer: int, pid: int) -> PeerLostError:

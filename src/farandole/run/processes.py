@@ -23,7 +23,7 @@ class _Handle:
 
 
 _handles: dict[int, _Handle] = {}  # by descriptor
-_lock = threading.Lock()
+_lock = threading.RLock()  # a meeting that nobody holds is closed wherever the collector comes by
 
 
 def watch(pid: int) -> int:
@@ -32,8 +32,8 @@ def watch(pid: int) -> int:
     Returns NO_HANDLE where the kernel has none; raises ProcessLookupError where there is no such process.
     """
     with _lock:
-        for descriptor, handle in _handles.items():
-            if handle.pid == pid and not has_ended(descriptor):
+        for descriptor, handle in list(_handles.items()):
+            if handle.pid == pid and handle.users and not has_ended(descriptor):
                 handle.users += 1
                 return descriptor
         descriptor = _open(pid)

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from farandole.errors import CommunicationError
 from farandole.run.engine import Engine
 from farandole.run.failures import CLOSED, LOST
-from farandole.run.flight import LEFT
 from farandole.run.meeting import Known
 from farandole.run.processes import NO_HANDLE, has_ended
-
-_GONE = {LEFT.index("closed"), LEFT.index("failed")}
 
 
 def known(engine: Engine | None, members: Sequence[int], what: str, timeout_s: float) -> Known:
@@ -31,8 +28,7 @@ def known(engine: Engine | None, members: Sequence[int], what: str, timeout_s: f
         for member, handle in zip(members, handles, strict=True):
             if handle != NO_HANDLE and has_ended(handle):
                 return engine.error(LOST, member, timeout_s, what)
-        states = engine.states()
-        gone = [member for member in members if member != engine.rank and states[member][1] in _GONE]
+        gone = [member for member in members if member != engine.rank and engine.has_gone(member)]
         return engine.error(CLOSED, gone[0], timeout_s, what) if gone else None
 
     return Known(handles, trouble)

@@ -110,6 +110,8 @@ class Pool:
         self._free = [block for block, is_free in heard if is_free and block not in self._given]
 
     def _make(self, needed: int) -> _Block | None:
+        if needed > self._limit_bytes:
+            return None
         if self.size_bytes + needed > self._limit_bytes:
             self._roll = self._call()
             self._hear()
