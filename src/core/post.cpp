@@ -147,7 +147,7 @@ bool Post::pull(int peer) {
       pipe.take(reinterpret_cast<std::byte*>(&incoming.header), sizeof(Header));
       incoming.has_header = moved = true;
       if (incoming.header.bytes > kLongest) {
-        segment_->break_with(rank_, peer, Failure::mismatch);
+        segment_->break_with(rank_, peer, Failure::mismatch, false);
         break;
       }
     }

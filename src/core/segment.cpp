@@ -84,10 +84,10 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   head().slot_bytes = slot_bytes;
 }
 
-void Segment::break_with(int rank, int peer, Failure failure) const {
+void Segment::break_with(int rank, int peer, Failure failure, bool in_a_call) const {
   auto part = [](int value) { return static_cast<std::uint64_t>(static_cast<std::uint16_t>(value + 1)); };
   if (head().claimed.exchange(1) == 0) {
-    auto differing = failure == Failure::mismatch ? first_to_differ(rank) : 0;
+    auto differing = in_a_call && failure == Failure::mismatch ? first_to_differ(rank) : 0;
     for (int each = 0; each < ranks_; ++each) {
       auto call = line(each).entered.load(std::memory_order_acquire);
       if (differing != 0) call = std::min(call, differing);

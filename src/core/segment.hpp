@@ -121,8 +121,9 @@ class Segment {
     return base_ + small_sets_ + static_cast<std::size_t>(rank) * kSmallSets * kSmallSetBytes;
   }
 
-  // Break the communicator for all ranks, unless it is broken already, and wake those that wait.
-  void break_with(int rank, int peer, Failure failure) const;
+  // Break the communicator for all ranks, unless it is broken already, and wake those that wait. `in_a_call` says whether
+  // it is the call of `rank` that has failed, so that it stays where it is.
+  void break_with(int rank, int peer, Failure failure, bool in_a_call = true) const;
   Verdict broken() const;  // who was to blame, as far as the first rank to fail could tell
   int broken_by() const;   // the rank that failed first, or -1
 

@@ -68,8 +68,8 @@ def _read(store: Any, names: list[str], timeout: timedelta, known: Known) -> lis
     while not store.check(names):
         if trouble := known.trouble():
             raise trouble
-        if time.monotonic() > end:
-            missing = [rank for rank, name in enumerate(names) if not store.check([name])]
+        missing = [] if time.monotonic() < end else [r for r, name in enumerate(names) if not store.check([name])]
+        if missing:
             raise RendezvousError(
                 f"ranks {spell(missing)} of this group's {len(names)} did not come within"
                 f" {timeout.total_seconds():g} s",

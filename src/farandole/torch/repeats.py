@@ -36,7 +36,8 @@ def _hashes() -> dict[str, Any]:
     kinds: Any = dist.ReduceOp.RedOpType
     plain = [kind for kind in kinds.__members__.values() if kind != kinds.PREMUL_SUM]
     found = [[hash(dist.ReduceOp(kind)) for kind in plain] for _ in range(2)]
-    if found[0] != found[1] or len(set(found[0])) < len(plain):
+    scaled = {hash(dist._make_nccl_premul_sum(factor)) for factor in (1.0, 2.0)}  # noqa: SLF001
+    if found[0] != found[1] or len(set(found[0])) < len(plain) or scaled & set(found[0]):
         return {}
     return {"sum": hash(dist.ReduceOp(kinds.SUM)), "avg": hash(dist.ReduceOp(kinds.AVG)), "": ""}
 
