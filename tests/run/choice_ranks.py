@@ -30,6 +30,7 @@ def which(settings: list[str], slot_bytes: int = DEFAULT_SLOT_BYTES) -> list[str
             out = c.all_reduce(x, out=np.empty_like(x))
             assert (out == want).all()
         found.append(c.last_algorithm)
+        assert c.explain("all_reduce", x.nbytes).algorithm == c.last_algorithm
         c.background.all_gather(x).wait()
         found.append(c.last_algorithm)
         c.broadcast(x.copy())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from farandole.errors import FormatError
+from farandole.errors import FormatError, UsageError
 from farandole.run.auto import choose
 from farandole.run.choices import Choices, agreed, announcement
 from farandole.run.engine import DEFAULT_SLOT_BYTES
@@ -158,3 +158,19 @@ def test_what_rank_0_cannot_read_is_the_same_error_on_every_rank(tmp_path: Path,
     assert [kind for kind, _ in answers] == ["FormatError"] * 3
     assert len({message for _, message in answers}) == 1
     assert answers[2][1].startswith(f"rank 0's profile: {path}")
+
+
+def test_a_communicator_says_which_algorithm_it_takes_and_why(path: Path) -> None:
+    found = choices(profile_of(TABLES), path)
+    for size_bytes in (64, 4096):
+        told = found.explain("all_reduce", size_bytes)
+        assert told.algorithm == found.algorithm("all_reduce", (size_bytes,), 1) == TABLES["all_reduce", 3][size_bytes]
+        assert told.profile == str(path)
+        assert str(path) in told.reason
+    ruled = found.explain("broadcast", 64)
+    assert (ruled.algorithm, ruled.profile) == (choose("broadcast", 3, 64), "")
+    assert "the built-in rule" in ruled.reason
+    assert "no measurement counts" in Choices(3, {}, deterministic=True).explain("all_reduce", 64).reason
+    assert Choices(1, {}).explain("all_reduce", 64).algorithm == ""
+    with pytest.raises(UsageError, match="not of -1 on 3"):
+        found.explain("all_reduce", -1)

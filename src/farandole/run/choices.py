@@ -24,16 +24,45 @@ import msgspec
 
 from farandole.algorithms import build
 from farandole.collectives import COLLECTIVES
+from farandole.collectives import collective as find_collective
 from farandole.errors import FormatError, UsageError
-from farandole.run.auto import choose
+from farandole.run.auto import choose, rule
 from farandole.run.engine import DEFAULT_SLOT_BYTES
 from farandole.run.machine import cores_misfit, cpu_misfit, cpu_name
 from farandole.run.measurements import Steps, load_profile, steps
-from farandole.run.profile import Table
+from farandole.run.profile import Measured, Table
 from farandole.run.wire import WORD_BYTES
 from farandole.units import format_size
 
+DETERMINISTIC = "in a deterministic communicator, no measurement counts for what reduces"
+
 _MOST_ERROR = 4000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The algorithm of a call and the reason, in words.
+
+    ``measured`` are the times that a profile has for the nearest size, ``measured_bytes``, the fastest first; none
+    where nothing was measured. ``profile`` is the profile that decided, empty where the built-in rule did.
+    """
+
+    algorithm: str
+    reason: str
+    measured: tuple[Measured, ...] = ()
+    measured_bytes: int | None = None
+    profile: str = ""
+
+
+ALONE = Explanation("", "one rank has no one to talk to: what goes in comes out")
+
+
+def check_size(size_bytes: int, ranks: int) -> None:
+    """Raise UsageError where there is no call of ``size_bytes`` on so many ranks."""
+    if ranks < 1 or size_bytes < 0:
+        raise UsageError(
+            f"a call is of 0 bytes or more on one rank or more, not of {size_bytes} on {ranks}", got=(size_bytes, ranks)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +87,32 @@ class Choices:
         'ring'
         """
         size_bytes = buffer_bytes(collective, self.ranks, counts, itemsize)
+        return self._measured(collective, size_bytes) or choose(collective, self.ranks, size_bytes)
+
+    def explain(self, collective: str, size_bytes: int) -> Explanation:
+        """Which algorithm it is for a largest buffer of ``size_bytes``, and why.
+
+        >>> Choices(2, {}, remark="no profile").explain("all_gather", 64).algorithm
+        'direct'
+        """
+        reduces = find_collective(collective).reduces
+        check_size(size_bytes, self.ranks)
+        if self.ranks == 1:
+            return ALONE
+        if name := self._measured(collective, size_bytes):
+            reason = f"the fastest near {format_size(size_bytes)} of those that were measured; {self.source}"
+            return Explanation(name, reason, profile=self.source)
+        nothing = f"the profile {self.source} has nothing faster near {format_size(size_bytes)}"
+        remark = DETERMINISTIC if reduces and self.deterministic else nothing if self.source else self.remark
+        ruled = f"the built-in rule: {rule(collective, self.ranks, size_bytes)}; {remark}"
+        return Explanation(choose(collective, self.ranks, size_bytes), ruled)
+
+    def _measured(self, collective: str, size_bytes: int) -> str:
         found = self.steps.get(collective)
-        if found is not None:
-            starts, names = found
-            name = names[bisect.bisect_right(starts, size_bytes) - 1]
-            if name:
-                return name
-        return choose(collective, self.ranks, size_bytes)
+        if found is None:
+            return ""
+        starts, names = found
+        return names[bisect.bisect_right(starts, size_bytes) - 1]
 
 
 class _Word(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -26,7 +26,7 @@ from farandole.errors import ClosedError, MismatchError, UsageError
 from farandole.run import messages, requests
 from farandole.run.arrays import Array, as_rows, check_array, check_counts, check_rows
 from farandole.run.background import Background
-from farandole.run.choices import Choices
+from farandole.run.choices import Choices, Explanation
 from farandole.run.endings import name_of
 from farandole.run.engine import Engine
 from farandole.run.executor import AUTO, Choice, Executor
@@ -106,6 +106,13 @@ class Communicator:
     def background(self) -> Background:
         """The same methods, which return a :class:`~farandole.run.work.Work` at once."""
         return Background(self._executor, self._check_open)
+
+    def explain(self, collective: str, size_bytes: int) -> Explanation:
+        """Which algorithm a call takes that asks for none, and why.
+
+        ``size_bytes`` is the largest buffer of a rank. Raises UnknownNameError, or UsageError for a size that is none.
+        """
+        return self.choices.explain(collective, size_bytes)
 
     def recording(self) -> Recording:
         """What all ranks do when, in the calls that are made while it is open; see Recording.

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from farandole.collectives import collective as find_collective
-from farandole.errors import UsageError
 from farandole.run.auto import choose, rule
+from farandole.run.choices import ALONE, DETERMINISTIC, Explanation, check_size
 from farandole.run.machine import cores_misfit, cpu_misfit, this_machine
 from farandole.run.measurements import REACH, load_profile, nearest
-from farandole.run.profile import Measured, Point, Profile
+from farandole.run.profile import Point, Profile
 from farandole.run.start import is_deterministic
 from farandole.units import counted, format_size
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The algorithm of a call and the reason, in words.
-
-    ``measured`` are the times that a profile has for the nearest size, ``measured_bytes``, the fastest first; none
-    where nothing was measured. ``profile`` is the profile that decided, empty where the built-in rule did.
-    """
-
-    algorithm: str
-    reason: str
-    measured: tuple[Measured, ...] = ()
-    measured_bytes: int | None = None
-    profile: str = ""
 
 
 def explain(
@@ -49,17 +33,14 @@ def explain(
     direct
     """
     reduces = find_collective(collective).reduces
-    if ranks < 1 or size_bytes < 0:
-        raise UsageError(
-            f"a call is of 0 bytes or more on one rank or more, not of {size_bytes} on {ranks}", got=(size_bytes, ranks)
-        )
+    check_size(size_bytes, ranks)
     if ranks == 1:
-        return Explanation("", "one rank has no one to talk to: what goes in comes out")
+        return ALONE
     variables = os.environ if environ is None else environ
     profile, where = load_profile(variables)
     remark = where if profile is None else _remark(profile, where, collective, ranks, size_bytes)
     if reduces and (is_deterministic(variables) if deterministic is None else deterministic):
-        remark = "in a deterministic communicator, no measurement counts for what reduces"
+        remark = DETERMINISTIC
     table = None if profile is None else profile.table(collective, ranks)
     point = None if remark or table is None else nearest(table.points, size_bytes)
     if point is None:
