@@ -52,8 +52,7 @@ def init(
     Raises RendezvousError where ranks do not find each other, PeerLostError where one dies meanwhile, ResourceError
     where memory is short, and FormatError where rank 0's profile is malformed.
     """
-    if slot_bytes < PAGE or slot_bytes % PAGE:
-        raise UsageError(f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {slot_bytes}", got=slot_bytes)
+    check_slot_bytes(slot_bytes)
     place = world(os.environ if environ is None else environ)
     key = "" if place is None else meeting_key(place.key, f"init {next(_made)}")
     rank, size = (0, 1) if place is None else (place.rank, place.size)
@@ -67,6 +66,12 @@ def init(
         deterministic=deterministic,
         environ=environ,
     )
+
+
+def check_slot_bytes(slot_bytes: int) -> None:
+    """Raise UsageError for a slot that is not made of whole pages, one at least."""
+    if slot_bytes < PAGE or slot_bytes % PAGE:
+        raise UsageError(f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {slot_bytes}", got=slot_bytes)
 
 
 def connect(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from farandole.algorithms import REGISTRY
 from farandole.algorithms.registry import find, parse
 from farandole.collectives import collective
-from farandole.errors import UnknownNameError, UsageError
+from farandole.errors import UnknownNameError
 from farandole.run.engine import DEFAULT_SLOT_BYTES
-from farandole.run.start import PAGE
+from farandole.run.start import check_slot_bytes
 from farandole.schedule import Schedule
 
 Choice = str | Schedule
@@ -43,10 +43,7 @@ class Options:
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
 
     def __post_init__(self) -> None:
-        if self.slot_bytes < PAGE or self.slot_bytes % PAGE:
-            raise UsageError(
-                f"slot_bytes must be a multiple of {PAGE}, at least {PAGE}, not {self.slot_bytes}", got=self.slot_bytes
-            )
+        check_slot_bytes(self.slot_bytes)
 
 
 def options_of(given: object) -> Options:
