@@ -57,6 +57,12 @@ class Explanation:
 ALONE = Explanation("", "one rank has no one to talk to: what goes in comes out")
 
 
+def by_rule(collective: str, ranks: int, size_bytes: int, remark: str) -> Explanation:
+    """What the built-in rule chooses and says; ``remark`` is why no measurement decides."""
+    reason = f"the built-in rule: {rule(collective, ranks, size_bytes)}; {remark}"
+    return Explanation(choose(collective, ranks, size_bytes), reason)
+
+
 def check_size(size_bytes: int, ranks: int) -> None:
     """Raise UsageError where there is no call of ``size_bytes`` on so many ranks."""
     if ranks < 1 or size_bytes < 0:
@@ -104,8 +110,7 @@ class Choices:
             return Explanation(name, reason, profile=self.source)
         nothing = f"the profile {self.source} has nothing faster near {format_size(size_bytes)}"
         remark = DETERMINISTIC if reduces and self.deterministic else nothing if self.source else self.remark
-        ruled = f"the built-in rule: {rule(collective, self.ranks, size_bytes)}; {remark}"
-        return Explanation(choose(collective, self.ranks, size_bytes), ruled)
+        return by_rule(collective, self.ranks, size_bytes, remark)
 
     def _measured(self, collective: str, size_bytes: int) -> str:
         found = self.steps.get(collective)

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 
 from farandole.collectives import collective as find_collective
-from farandole.run.auto import choose, rule
-from farandole.run.choices import ALONE, DETERMINISTIC, Explanation, check_size
+from farandole.run.choices import ALONE, DETERMINISTIC, Explanation, by_rule, check_size
 from farandole.run.machine import cores_misfit, cpu_misfit, this_machine
 from farandole.run.measurements import REACH, load_profile, nearest
 from farandole.run.profile import Point, Profile
@@ -44,8 +43,7 @@ def explain(
     table = None if profile is None else profile.table(collective, ranks)
     point = None if remark or table is None else nearest(table.points, size_bytes)
     if point is None:
-        ruled = f"the built-in rule: {rule(collective, ranks, size_bytes)}; {remark}"
-        return Explanation(choose(collective, ranks, size_bytes), ruled)
+        return by_rule(collective, ranks, size_bytes, remark)
     return Explanation(point.algorithm, f"{verdict(point)}; {where}", point.measured, point.size_bytes, where)
 
 
