@@ -40,21 +40,23 @@ def undisturbed(ranks: int) -> Iterator[tuple[str, Exploration]]:
 def disturbed(ranks: int) -> Iterator[tuple[str, Exploration]]:
     """All algorithms, with a death, and with giving up, at any moment."""
     for key in sorted(REGISTRY):
-        calls = [call(*key, ranks, 2 if ranks < 4 else 1)] * 2
-        yield f"{key} a death", explore([calls] * ranks, batch=1, dies=True)
-        yield f"{key} giving up", explore([calls] * ranks, batch=1, gives_up=True)
+        large, small = call(*key, ranks, 2 if ranks < 4 else 1), call(*key, ranks, is_small=True)
+        for kind, calls in (("", [large] * 2), ("small", [small] * 2)):
+            yield f"{key} {kind} a death", explore([calls] * ranks, batch=1, dies=True)
+            yield f"{key} {kind} giving up", explore([calls] * ranks, batch=1, gives_up=True)
 
 
 def mixed(ranks: int) -> Iterator[tuple[str, Exploration]]:
     """Every two collectives, one by one rank and one by the others; then barriers, where all must have given up."""
     first = dict(sorted(REGISTRY))
-    barrier = call("barrier", "dissemination", ranks)
     for one, other in itertools.permutations(first, 2):
-        for odd in range(ranks):
-            odd_call, others = call(one, first[one], ranks), call(other, first[other], ranks)
+        for odd, is_small in itertools.product(range(ranks), (False, True)):
+            barrier, odd_call, others = (
+                call(what, first[what], ranks, is_small=is_small) for what in ("barrier", one, other)
+            )
             calls = [[barrier, odd_call if rank == odd else others, barrier, barrier] for rank in range(ranks)]
             found = explore(calls, batch=1)
-            name = f"{one} of rank {odd} among {other}"
+            name = f"{one} of rank {odd} among {other}{', small' if is_small else ''}"
             if found.ends != {("gave up",) * ranks}:
                 unnoticed = Problem("unnoticed", f"it ends as {sorted(found.ends)}")
                 found = replace(found, problems=(*found.problems, unnoticed))

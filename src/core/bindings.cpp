@@ -220,10 +220,10 @@ class Runner {
     auto wide = static_cast<std::int64_t>(partial_itemsize(dtype, static_cast<std::size_t>(itemsize)));
     auto plan = std::make_shared<Plan>(Plan{rows<Stage>(stages), rows<Step>(steps), rows<Operand>(operands),
                                             rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, peer_stride, streams,
-                                            slices == 1 && set_bytes <= kSmallSetBytes,
+                                            slices == 1 && set_bytes <= kSmallSetBytes, set_bytes,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
-    check_plan(*plan, segment_->ranks(), plan->is_small ? kSmallSetBytes : engine_.set_bytes());
+    check_plan(*plan, segment_->ranks(), plan->is_small ? set_bytes : engine_.set_bytes());
     static std::atomic<std::uint64_t> plans{0};
     plan->id = ++plans;
     plan->bytes = size_bytes;

@@ -122,12 +122,16 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
   return verdict.failure == Failure::none;
 }
 
-// Wait until the counter of `peer` is at least `value`; false with a verdict if that will not be.
-bool Engine::arrived(int peer, std::uint64_t value, Until until, Verdict& verdict, const Watch& watch) {
+// Wait until the counter of `peer` is at least `value`; false with a verdict if that will not be. Where there is a `flag`,
+// it is raised before the counter, if all calls of the two are the same so far: then it is enough to look at that, and
+// what is read next lies beside it.
+bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint64_t>* flag, Until until, Verdict& verdict,
+                     const Watch& watch) {
   auto& seen = seen_[static_cast<std::size_t>(peer)];
   if (seen < value) {
     auto& line = segment_->line(peer);
-    auto look = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
+    auto look_at_counter = [&] { return (seen = line.counter.load(std::memory_order_acquire)) >= value; };
+    auto look = [&] { return flag == nullptr ? look_at_counter() : flag->load(std::memory_order_acquire) == history_; };
     bool there = look();
     bool waits = !there;
     if (waits) {
@@ -151,10 +155,11 @@ bool Engine::arrived(int peer, std::uint64_t value, Until until, Verdict& verdic
     }
     while (!there) {
       sleep_on(line, seen, until);
-      there = look();
+      there = look() || look_at_counter();
       if (!there && !look_around(peer, verdict, watch)) return false;
     }
     if (waits) flight_.waited();
+    if (flag != nullptr && seen < value) return true;  // the flag says that the calls are the same
   }
   if (value > base_ && checked_[static_cast<std::size_t>(peer)] != call_) {
     checked_[static_cast<std::size_t>(peer)] = call_;
@@ -167,7 +172,7 @@ bool Engine::arrived(int peer, std::uint64_t value, Until until, Verdict& verdic
   return true;
 }
 
-void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set_at, const std::byte* input,
+void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set, const std::byte* input,
                       std::byte* output) const {
   auto moved = slice * plan.stride;
   auto length = std::min(step.length, step.limit - moved);
@@ -175,8 +180,10 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
   auto itemsize = static_cast<std::size_t>(plan.itemsize);
   auto user = [&](std::int64_t offset) { return static_cast<std::size_t>(offset + moved) * itemsize; };
   auto slot = [&](std::int64_t rank, std::int64_t offset) {
-    auto* first = plan.is_small ? segment_->small_sets(static_cast<int>(rank)) : segment_->slot(static_cast<int>(rank));
-    return first + set_at + static_cast<std::size_t>(offset);
+    auto owner = static_cast<int>(rank);
+    auto* places = plan.is_small ? segment_->small_set(owner, set).places(plan.set_bytes)
+                                 : segment_->slot(owner) + set * slots_.set_bytes;
+    return places + static_cast<std::size_t>(offset);
   };
   std::byte* to = step.output >= 0 ? output + user(step.output) : nullptr;
   std::byte* place = step.place >= 0 ? slot(rank_, step.place) : nullptr;
@@ -245,7 +252,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   for (std::int64_t first = 0; first < plan.slices; first += batch) {
     for (int peer = 0; peer < segment_->ranks(); ++peer) {
       if (peer == rank_) continue;
-      if (!arrived(peer, memory.ends[memory.half()], room, verdict, watch)) return give_up();
+      if (!arrived(peer, memory.ends[memory.half()], nullptr, room, verdict, watch)) return give_up();
       recorder.done(Did::waited_for_room, peer, first);
     }
     auto slices = std::min(batch, plan.slices - first);
@@ -256,20 +263,22 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
         auto before = done - static_cast<std::uint64_t>(slices) + static_cast<std::uint64_t>(i) + 1;
         for (std::int64_t w = 0; w < stage.waits; ++w) {
           auto peer = static_cast<int>(plan.waits[static_cast<std::size_t>(stage.first_wait + w)]);
-          if (!arrived(peer, before, Until::next, verdict, watch)) return give_up();
+          auto* flag = plan.is_small && number == 1 ? &segment_->small_set(peer, memory.first_set()).flag : nullptr;
+          if (!arrived(peer, before, flag, Until::next, verdict, watch)) return give_up();
           recorder.done(Did::waited, stage.first_wait + w, first + i);
         }
-        auto set_at = (memory.first_set() + static_cast<std::size_t>(i)) * memory.set_bytes;
+        auto set = memory.first_set() + static_cast<std::size_t>(i);
         auto step = stage.first_step;
         auto run_steps = [&](std::int64_t end) {
           for (; step < end; ++step) {
-            run_step(plan, plan.steps[static_cast<std::size_t>(step)], first + i, set_at, input, output);
+            run_step(plan, plan.steps[static_cast<std::size_t>(step)], first + i, set, input, output);
             recorder.done(Did::stepped, step, first + i);
           }
         };
         run_steps(step + stage.before);
         if (stage.announces != 0) {
           bool leaves = memory.is_last() && i + 1 == slices && number + 1 == plan.stages.size();
+          if (plan.is_small && number == 0) segment_->small_set(rank_, set).flag.store(history_, std::memory_order_release);
           enter();
           announce(line, done + static_cast<std::uint64_t>(i) + 1, leaves);
           recorder.done(Did::announced, static_cast<std::int64_t>(number), first + i);
@@ -284,7 +293,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
   }
   // The caller may write to the input from now on: nobody must be reading it any more.
   for (int peer = 0; plan.peer_stride != 0 && peer < segment_->ranks(); ++peer) {
-    if (peer != rank_ && !arrived(peer, end_, Until::next, verdict, watch)) return give_up();
+    if (peer != rank_ && !arrived(peer, end_, nullptr, Until::next, verdict, watch)) return give_up();
   }
   flight_.end(plan, 0, -1);
   return verdict;

@@ -67,11 +67,12 @@ class Engine {
   Verdict carry_out(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
                     const std::function<bool()>& interrupted, Recorder& recorder);
   void enter();
-  bool arrived(int peer, std::uint64_t value, Until until, Verdict& verdict, const Watch& watch);
+  bool arrived(int peer, std::uint64_t value, const std::atomic<std::uint64_t>* flag, Until until, Verdict& verdict,
+               const Watch& watch);
   bool look_around(int peer, Verdict& verdict, const Watch& watch);
   bool same_call(int peer) const;
   int last_to_come(int peer) const;
-  void run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set_at, const std::byte* input,
+  void run_step(const Plan& plan, const Step& step, std::int64_t slice, std::size_t set, const std::byte* input,
                 std::byte* output) const;
 
   std::shared_ptr<Segment> segment_;

@@ -43,6 +43,7 @@ struct Plan {
   std::int64_t peer_stride;         // bytes from one rank's input to the next one's, as all ranks map them; 0: not shared
   bool streams;                     // whether the output is too long to be found in a cache later
   bool is_small;                    // whether the call is one slice that fits a small set, on every rank
+  std::size_t set_bytes;            // how much of a set its slice takes, on the rank where it takes most
   Fold fold;                        // nullptr where nothing is reduced
   std::uint64_t fingerprint;        // equal on ranks that make the same call
   std::string text;                 // the call in words

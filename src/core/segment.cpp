@@ -39,7 +39,7 @@ Places places(int ranks, std::size_t slot_bytes) {
   p.flights = round_up(p.snapshots + n * sizeof(Snapshot), 2 * kCacheLine);
   p.pipes = round_up(p.flights + n * sizeof(Flight), kPage);
   p.small_sets = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
-  p.slots = round_up(p.small_sets + n * kSmallSets * kSmallSetBytes, kPage);
+  p.slots = round_up(p.small_sets + n * kSmallSets * sizeof(SmallSet), kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
   }

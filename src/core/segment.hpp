@@ -7,7 +7,7 @@
 //   Snapshot  x ranks          what each rank was doing when the communicator broke
 //   Flight    x ranks          what each rank's last calls were, for error messages and for readers from outside
 //   Pipe      x ranks x ranks  from the first rank to the second
-//   small set x ranks x 32     the data of short calls; written by its rank only, read by all
+//   SmallSet  x ranks x 32     the data of short calls; written by its rank only, read by all
 //   slot      x ranks          and that of all others
 //
 // Everything here is plain memory seen by several processes: only lock-free atomics, no pointers.
@@ -30,7 +30,7 @@ inline constexpr std::size_t kCallsInLine = 4;  // of which a rank shows the fin
 inline constexpr std::size_t kCalls = 64;       // and further back
 inline constexpr std::size_t kMostAhead = kSmallSets + 2 + 1;  // all small sets, two calls in the slot, and entering one more
 static_assert(kMostAhead < kCalls);
-inline constexpr std::uint32_t kVersion = 4;  // of all that follows
+inline constexpr std::uint32_t kVersion = 5;  // of all that follows
 inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
 // Why a communicator can no longer be used. The first rank to fail writes it; the others follow.
@@ -62,6 +62,15 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 struct alignas(kCacheLine) History {
   std::uint64_t fingerprint[kCalls];  // of all calls up to call c, at c % kCalls
+};
+
+// The data of one short call of a rank. What fits beside the flag is there when the flag is, in one cache line.
+struct alignas(kCacheLine) SmallSet {
+  std::atomic<std::uint64_t> flag;  // the rank's history up to the call, once what it publishes first is in its place
+  std::byte beside_flag[kCacheLine - sizeof(std::uint64_t)];
+  std::byte data[kSmallSetBytes];
+
+  std::byte* places(std::size_t set_bytes) { return set_bytes <= sizeof(beside_flag) ? beside_flag : data; }
 };
 
 struct alignas(kCacheLine) Bell {
@@ -117,8 +126,8 @@ class Segment {
     return *reinterpret_cast<Snapshot*>(base_ + snapshots_ + static_cast<std::size_t>(rank) * sizeof(Snapshot));
   }
   std::byte* slot(int rank) const { return base_ + slots_ + static_cast<std::size_t>(rank) * slot_bytes_; }
-  std::byte* small_sets(int rank) const {
-    return base_ + small_sets_ + static_cast<std::size_t>(rank) * kSmallSets * kSmallSetBytes;
+  SmallSet& small_set(int rank, std::size_t number) const {
+    return reinterpret_cast<SmallSet*>(base_ + small_sets_)[static_cast<std::size_t>(rank) * kSmallSets + number];
   }
 
   // Break the communicator for all ranks, unless it is broken already, and wake those that wait. `in_a_call` says whether

@@ -42,7 +42,8 @@ Plan all_reduce(std::int64_t length, std::uint64_t fingerprint, bool is_shared =
   plan.slices = slices;
   plan.stride = stride;
   plan.itemsize = plan.partial_itemsize = 4;
-  plan.is_small = slices == 1 && stride * 4 <= static_cast<std::int64_t>(kSmallSetBytes);
+  plan.set_bytes = static_cast<std::size_t>(stride) * 4;
+  plan.is_small = slices == 1 && plan.set_bytes <= kSmallSetBytes;
   plan.divisor = 1;
   plan.fold = find_fold("float32", "sum");
   plan.fingerprint = fingerprint;

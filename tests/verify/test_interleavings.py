@@ -57,9 +57,12 @@ def test_every_interleaving_of_more_small_calls_than_there_are_sets_is_right(col
         assert found.ends == {("through",) * ranks}
 
 
+@pytest.mark.parametrize("is_small", [False, True])
 @pytest.mark.parametrize(("collective", "name"), KEYS)
-def test_whoever_dies_or_gives_up_at_any_moment_leaves_nobody_waiting(collective: str, name: str) -> None:
-    calls = [call(collective, name, 3), call(collective, name, 3, 2)]
+def test_whoever_dies_or_gives_up_at_any_moment_leaves_nobody_waiting(
+    collective: str, name: str, is_small: bool
+) -> None:
+    calls = [call(collective, name, 3, is_small=is_small), call(collective, name, 3, 2)]
     dying = explore([calls] * 3, batch=1, dies=True)
     assert dying.problems == ()
     assert {end for end in dying.ends if "dead" in end}
@@ -69,14 +72,16 @@ def test_whoever_dies_or_gives_up_at_any_moment_leaves_nobody_waiting(collective
     assert ("gave up",) * 3 in giving_up.ends
 
 
+@pytest.mark.parametrize("is_small", [False, True])
 @pytest.mark.parametrize(("collective", "name"), KEYS)
 def test_a_rank_that_makes_another_call_is_found_out_by_all_before_anything_wrong_is_read(
-    collective: str, name: str
+    collective: str, name: str, is_small: bool
 ) -> None:
-    barrier = call("barrier", "dissemination", 3)
-    other = call("all_gather", "direct", 3) if collective != "all_gather" else call("broadcast", "binomial", 3)
+    barrier = call("barrier", "dissemination", 3, is_small=is_small)
+    key = ("all_gather", "direct") if collective != "all_gather" else ("broadcast", "binomial")
+    same, other = call(collective, name, 3, is_small=is_small), call(*key, 3, is_small=is_small)
     odd = zlib.crc32(name.encode()) % 3
-    calls = [[barrier, other if r == odd else call(collective, name, 3), barrier, barrier] for r in range(3)]
+    calls = [[barrier, other if r == odd else same, barrier, barrier] for r in range(3)]
     found = explore(calls, batch=1)
     assert found.problems == ()
     assert found.ends == {("gave up",) * 3}
@@ -120,6 +125,18 @@ def test_every_wait_for_the_readers_of_a_half_that_is_removed_is_missed(collecti
             fewer = [replace(a, reuse=tuple(w for w in a.reuse if w[0] != reader)) for a in todo[writer]]
             found = explore_actions(calls, [fewer if r == writer else t for r, t in enumerate(todo)])
             assert {(p.rule, p.rank) for p in found.problems} >= {("stale", reader)}, (reader, writer)
+
+
+@pytest.mark.parametrize("name", ["naive", "ring", "direct"])
+def test_a_flag_that_is_raised_before_the_data_is_there_is_missed(name: str) -> None:
+    calls = [[call("all_reduce", name, 3, is_small=True)]] * 3
+    todo = [actions(of_rank, rank, 1) for rank, of_rank in enumerate(calls)]
+    for rank in range(3):
+        at = next(i for i, action in enumerate(todo[rank]) if action.raises)
+        data = todo[rank][at]
+        early = [*todo[rank][:at], replace(data, writes=()), replace(data, raises=False), *todo[rank][at + 1 :]]
+        found = explore_actions(calls, [early if r == rank else t for r, t in enumerate(todo)])
+        assert "stale" in {problem.rule for problem in found.problems}, rank
 
 
 @pytest.mark.parametrize("name", ["ring", "direct", "tree", "recursive_doubling"])

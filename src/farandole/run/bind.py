@@ -20,6 +20,9 @@ from farandole.slots import INPUT, SlotProgram, Step
 
 Table = NDArray[np.int64]
 
+_WORD = 8
+BESIDE_FLAG_BYTES = CACHE_LINE - _WORD  # as in src/core/segment.hpp: what shares its cache line
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
@@ -71,7 +74,7 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
 
     An element has ``itemsize`` bytes, and ``partial_itemsize`` (no less) while it is a partial value.
     """
-    unit = -(-int(layout.length.max(initial=0)) * partial_itemsize // CACHE_LINE) * CACHE_LINE
+    unit = _unit(program.places, int(layout.length.max(initial=0)) * partial_itemsize)
     sizes = (itemsize, partial_itemsize)
     rows = [_Row(step, program, layout, unit) for step in program.steps if layout.length[step.chunk] > 0]
     rows.sort(key=lambda row: (row.stage, row.after, row.chunk))
@@ -106,6 +109,12 @@ def bind(program: SlotProgram, layout: Layout, itemsize: int, partial_itemsize: 
             chunks.append((row.chunk, row.chunks))
     tables = (_table(stages, 6), _table(steps, 8), _table(operands, 3), _table(waits, 1), _table(chunks, 2))
     return Bound(*tables, program.places * unit)
+
+
+def _unit(places: int, size_bytes: int) -> int:
+    """How far apart places of so many bytes are: whole cache lines, unless all of them fit beside a flag."""
+    close = -(-size_bytes // _WORD) * _WORD
+    return close if places * close <= BESIDE_FLAG_BYTES else -(-size_bytes // CACHE_LINE) * CACHE_LINE
 
 
 def _table(rows: Sequence[Sequence[int]] | Sequence[int], columns: int) -> Table:

@@ -41,7 +41,7 @@ STREAM_FROM_BYTES = 4 << 20  # an output longer than that is in no cache when th
 # How often to look at a counter that has not moved: with a pause in between; then giving up the core in between; and
 # that for a rank that is many calls ahead, before it sleeps.
 _ALONE = (100, 400, 400)
-_CROWDED = (20, 1000, 0)  # the rank waited for may need this very core
+_CROWDED = (4, 1000, 0)  # the rank waited for may need this very core
 _BACKGROUND = (20, 20, 20)  # and here the computation does
 
 _GONE = {LEFT.index("closed"), LEFT.index("failed")}

@@ -8,7 +8,9 @@ The model is the engine's protocol, over the *compiled* programs, through severa
   beginning and the end of an action, anything else may happen.
 - Before the first action of a batch a rank waits until every rank has finished what last used this half of the
   slots (*reuse*): a batch, or several small calls. On entering a call, a rank leaves a fingerprint of all its calls
-  so far, in one of a few places; whoever first waits for it in a call compares.
+  so far, in one of a few places; whoever first waits for it in a call compares. In a small call a rank that has done
+  its first stage raises a *flag* before it announces that, and whoever waits for it need not wait for the counter if
+  all their calls so far are the same: the flag is the fingerprint.
 - A rank that waits in vain gives up when another has, when one that the call needs has died or left, or when the
   one it waits for makes another call; and, if ``gives_up``, at any moment (a deadline, a signal). A rank may die
   at any moment if ``dies``. Whoever gives up has broken the communicator for all.
@@ -80,7 +82,8 @@ class Action:
     ``waits`` and ``reuse`` are the counters that it waits for, as (rank, value). ``reads`` are the values that it takes
     from others' slots, as (rank, set, place, stage that wrote it), or inputs, as (rank, INPUT, chunk, INPUT).
     ``writes`` is what it writes, as (set, place), or over its own input, as (INPUT, chunk). ``announces`` is its
-    counter afterwards; -1 where that stays as it was.
+    counter afterwards; -1 where that stays as it was. ``raises`` says that its flag is up afterwards, and ``by_flag``
+    that those it waits for may have theirs up instead.
     """
 
     call: int
@@ -92,6 +95,8 @@ class Action:
     reads: tuple[tuple[int, int, int, int], ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     announces: int = -1
+    raises: bool = False
+    by_flag: bool = False
 
     @property
     def takes_time(self) -> bool:
@@ -159,7 +164,12 @@ def actions(calls: Sequence[ModelCall], rank: int, batch: int) -> list[Action]:
                     waits = [(peer, done - slices + i + 1) for peer in program.waits[stage]]
                     reuse = [(peer, memory.ends[memory.half]) for peer in others] if stage == i == 0 else []
                     told = done + i + 1 if program.announces[stage] else -1
-                    todo.append(Action(*where, False, tuple(waits), tuple(reuse), *before, told))
+                    by_flag = call.is_small and stage == 1
+                    if call.is_small and stage == 0 and program.announces[stage]:
+                        todo.append(Action(*where, False, tuple(waits), tuple(reuse), *before, raises=True))
+                        todo.append(Action(*where, announces=told))
+                    else:
+                        todo.append(Action(*where, False, tuple(waits), tuple(reuse), *before, told, by_flag=by_flag))
                     if after[0] or after[1]:
                         todo.append(Action(*where, reads=after[0], writes=after[1]))
                 done += slices
@@ -252,10 +262,10 @@ class _Tables:
         self.entered = np.full(2 * size, -1, np.int64)
         self.prints = np.full((2 * size, CALLS_KEPT), -1, np.int64)
         self.barriers_left = np.full(2 * size, -1, np.int64)
-        self._fill(calls[rank], todo, rank)
+        self._fill(calls, todo, rank)
 
-    def _fill(self, calls: Sequence[ModelCall], todo: Sequence[Sequence[Action]], rank: int) -> None:
-        base = end = 0
+    def _fill(self, calls_of: Sequence[Sequence[ModelCall]], todo: Sequence[Sequence[Action]], rank: int) -> None:
+        base, end, calls = 0, 0, calls_of[rank]
         for i, action in enumerate(todo[rank]):
             call, after = calls[action.call], 2 * (i + 1)
             if action.enters:
@@ -266,7 +276,10 @@ class _Tables:
             self.call[i], self.call_end[i] = action.call, end
             self.enters[i], self.takes_time[i] = action.enters, action.takes_time
             for peer, value in (*action.waits, *action.reuse):
-                self.needs[i, peer] = max(self.needs[i, peer], _reached(todo[peer], value))
+                reached = _reached(todo[peer], value)
+                if action.by_flag and _same(calls, calls_of[peer], action.call):
+                    reached = min(reached, _raised(todo[peer], action.call))
+                self.needs[i, peer] = max(self.needs[i, peer], reached)
                 self.compares[i, peer] |= value > base
             for peer, used, place, stage in action.reads:
                 low, high = _window(todo[peer], action, used, place, stage)
@@ -283,6 +296,16 @@ def _reached(todo: Sequence[Action], value: int) -> int:
     if value <= 0:
         return 0
     return next((2 * (i + 1) for i, action in enumerate(todo) if action.announces >= value), _NEVER)
+
+
+def _raised(todo: Sequence[Action], call: int) -> int:
+    """The position from which on a rank's flag of a call is up."""
+    return next((2 * (i + 1) for i, action in enumerate(todo) if action.raises and action.call == call), _NEVER)
+
+
+def _same(mine: Sequence[ModelCall], theirs: Sequence[ModelCall], call: int) -> bool:
+    """Whether two ranks make the same calls up to one."""
+    return [c.name for c in mine[: call + 1]] == [c.name for c in theirs[: call + 1]]
 
 
 def _window(todo: Sequence[Action], reader: Action, used: int, place: int, stage: int) -> tuple[int, int]:
