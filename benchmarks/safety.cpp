@@ -39,7 +39,8 @@ struct Way {
 constexpr Way kWays[] = {{"bare", false, false}, {"with the check", true, false}, {"with the recorder", false, true}, {"with both", true, true}};
 
 // One rank's calls: `done` is the counter before them, `made` the calls before them.
-void calls(Segment& segment, int rank, Way way, std::uint64_t made, std::uint64_t& history) {
+void calls(Segment& segment, int rank, Way way, std::uint64_t made, std::uint64_t& kept) {
+  auto history = kept;  // not where the other thread's is: they would share a cache line
   auto& mine = segment.line(rank);
   CallRecorder recorder(segment.flight(rank));
   Plan plan{};
@@ -68,6 +69,7 @@ void calls(Segment& segment, int rank, Way way, std::uint64_t made, std::uint64_
     if (waits && way.records) recorder.waited();
     if (way.records) recorder.end(plan, 0, -1);
   }
+  kept = history;
 }
 
 }  // namespace
