@@ -20,8 +20,9 @@ def point(size_bytes: int, algorithm: str, default: str = "direct") -> Point:
 
 def profile_of(tables: Tables, machine: Machine | None = None) -> Profile:
     """A profile with these algorithms, by (collective, ranks) and size."""
+    where = machine or this_machine()
     made = [
-        Table(name, n, tuple(point(size, algorithm, choose(name, n, size)) for size, algorithm in sizes.items()))
+        Table(name, n, tuple(point(s, best, choose(name, n, s, where.cores)) for s, best in sizes.items()))
         for (name, n), sizes in sorted(tables.items())
     ]
-    return Profile(machine or this_machine(), tuple(made))
+    return Profile(where, tuple(made))

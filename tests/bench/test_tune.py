@@ -15,6 +15,7 @@ from farandole.bench.tune_rank import DROP_FROM_ROUND, MOST_ROUNDS, run_contests
 from farandole.collectives import COLLECTIVES
 from farandole.errors import CommunicationError, UnknownNameError, UsageError
 from farandole.run.auto import choose
+from farandole.run.machine import this_machine
 from farandole.run.spawn import spawn
 
 
@@ -22,8 +23,9 @@ def test_the_default_is_the_first_of_every_contest() -> None:
     contests = plan([2, 4], [64, 1 << 20])
     assert {c.ranks for c in contests} == {2, 4}
     assert {c.collective for c in contests if c.ranks == 4} == set(COLLECTIVES) - {"barrier"}
+    cores = this_machine().cores
     for contest in contests:
-        assert contest.algorithms[0] == choose(contest.collective, contest.ranks, contest.size_bytes)
+        assert contest.algorithms[0] == choose(contest.collective, contest.ranks, contest.size_bytes, cores)
         assert len(set(contest.algorithms)) == len(contest.algorithms) > 1
 
 
@@ -83,10 +85,12 @@ def test_the_profile_has_the_winners_and_all_that_was_measured(monkeypatch: pyte
     assert [(t.collective, t.ranks) for t in profile.tables] == [
         ("all_gather", 3), ("all_gather", 4), ("all_reduce", 3), ("all_reduce", 4),
     ]  # fmt: skip
+    cores = this_machine().cores
     for table in profile.tables:
+        short = choose(table.collective, table.ranks, 64, cores)
         assert [(p.size_bytes, p.algorithm, p.default) for p in table.points] == [
-            (64, choose(table.collective, table.ranks, 64), choose(table.collective, table.ranks, 64)),
-            (4096, "ring", choose(table.collective, table.ranks, 4096)),
+            (64, short, short),
+            (4096, "ring", choose(table.collective, table.ranks, 4096, cores)),
         ]
         first = table.points[1].measured[0]
         assert (first.algorithm, first.median_s, first.rounds) == ("ring", float(table.ranks), MOST_ROUNDS)

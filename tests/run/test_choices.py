@@ -41,12 +41,12 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("collective", "size_bytes", "algorithm"),
     [
-        ("all_reduce", 4, choose("all_reduce", 3, 4)),
+        ("all_reduce", 4, choose("all_reduce", 3, 4, CORES)),
         ("all_reduce", 8, "ring"),
         ("all_reduce", 508, "ring"),
         ("all_reduce", 512, "tree"),
         ("all_reduce", 32 << 10, "tree"),
-        ("all_reduce", (32 << 10) + 4, "direct"),
+        ("all_reduce", (32 << 10) + 4, choose("all_reduce", 3, (32 << 10) + 4, CORES)),
         ("all_gather", 508, "direct"),
         ("all_gather", 512, "bruck"),
         ("broadcast", 4096, "direct"),
@@ -110,7 +110,7 @@ def test_no_profile_leaves_the_rule(tmp_path: Path) -> None:
         ({"HOME": str(tmp_path)}, f"there is no profile at {tmp_path}/.config/farandole/profile.json"),
         ({"FARANDOLE_PROFILE": "off"}, "FARANDOLE_PROFILE is off"),
     ):
-        assert agreed(announcement(environ, 3), 3, CORES) == Choices(3, {}, remark=remark)
+        assert agreed(announcement(environ, 3), 3, CORES) == Choices(3, CORES, {}, remark=remark)
 
 
 def test_an_algorithm_that_does_not_fit_the_number_of_ranks_is_found_before_it_is_called(path: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_communicator_says_which_algorithm_it_takes_and_why(path: Path) -> Non
         assert told.profile == str(path)
         assert str(path) in told.reason
     ruled = found.explain("broadcast", 64)
-    assert (ruled.algorithm, ruled.profile) == (choose("broadcast", 3, 64), "")
+    assert (ruled.algorithm, ruled.profile) == (choose("broadcast", 3, 64, CORES), "")
     assert "the built-in rule" in ruled.reason
-    assert "no measurement counts" in Choices(3, {}, deterministic=True).explain("all_reduce", 64).reason
-    assert Choices(1, {}).explain("all_reduce", 64).algorithm == ""
+    assert "no measurement counts" in Choices(3, CORES, {}, deterministic=True).explain("all_reduce", 64).reason
+    assert Choices(1, CORES, {}).explain("all_reduce", 64).algorithm == ""
     with pytest.raises(UsageError, match="not of -1 on 3"):
         found.explain("all_reduce", -1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from farandole.algorithms import build
@@ -20,8 +22,8 @@ def test_algorithms_that_add_up_in_the_order_of_the_ranks(collective: str, name:
 @pytest.mark.parametrize("size_bytes", [4, 1 << 10, 1 << 14, 1 << 15, 1 << 20, 1 << 30])
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce", "reduce_scatter"])
 def test_the_built_in_rule_takes_no_others(collective: str, size_bytes: int) -> None:
-    for ranks in (2, 4, 9):
-        programs = compile_schedule(build(collective, choose(collective, ranks, size_bytes), ranks))
+    for ranks, cores in itertools.product((2, 4, 9), (1, 2, 4, 16)):
+        programs = compile_schedule(build(collective, choose(collective, ranks, size_bytes, cores), ranks))
         assert summing_orders(programs) == {tuple(range(ranks))}
 
 

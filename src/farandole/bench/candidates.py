@@ -18,13 +18,13 @@ from farandole.run.auto import choose
 from farandole.schedule import Schedule
 
 
-def candidates(collective: str, ranks: int, sizes: Iterable[int]) -> list[str]:
-    """The names, with options; the rule's choices for ``sizes`` (bytes) first.
+def candidates(collective: str, ranks: int, sizes: Iterable[int], cores: int) -> list[str]:
+    """The names, with options; the rule's choices for ``sizes`` (bytes) on ``cores`` first.
 
-    >>> candidates("broadcast", 2, [8])
+    >>> candidates("broadcast", 2, [8], cores=2)
     ['direct']
     """
-    defaults = dict.fromkeys(choose(collective, ranks, size_bytes) for size_bytes in sizes)
+    defaults = dict.fromkeys(choose(collective, ranks, size_bytes, cores) for size_bytes in sizes)
     names = [name for what, name in REGISTRY if what == collective]
     built: list[tuple[tuple[bool, int, int, int, str], Schedule]] = []
     for text in dict.fromkeys([*defaults, *names, *_variants(collective, ranks)]):

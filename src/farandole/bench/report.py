@@ -1,7 +1,8 @@
 """What a sweep says: ratios at every point, geometric means over them, and all of it as JSON or tables.
 
-A ratio is their median time over ours at the same point: above 1, ours is faster. Points that a library does not
-support, or whose result was wrong, have none. ``best_mpi`` stands for the fastest of the MPI libraries at each point.
+A ratio is their time over ours at the same point: above 1, ours is faster. It is that of the medians unless it is said
+to be of the means. Points that a library does not support, or whose result was wrong, have none. ``best_mpi`` stands
+for the fastest of the MPI libraries at each point.
 """
 
 from __future__ import annotations
@@ -28,24 +29,27 @@ class Ratio:
     ranks: int
     size_bytes: int
     ratio: float
+    of_means: float
 
 
 def ratios(measured: Sequence[Measured]) -> list[Ratio]:
     """Every other library against ours at every point, and the best of the MPI libraries where there are several."""
     right = [row for row in measured if row.checked]
-    ours = {_point(row): row.median_s for row in right if row.library == OURS}
+    ours = {_point(row): row for row in right if row.library == OURS}
     found = [
-        Ratio(row.library, *_point(row), row.median_s / ours[_point(row)])
+        Ratio(row.library, *_point(row), row.median_s / mine.median_s, row.mean_s / mine.mean_s)
         for row in right
-        if row.library != OURS and _point(row) in ours
+        if row.library != OURS and (mine := ours.get(_point(row))) is not None
     ]
     if len({ratio.against for ratio in found} & {*MPIS}) > 1:
-        best: dict[tuple[str, int, int], float] = {}
+        points: dict[tuple[str, int, int], list[Ratio]] = {}
         for ratio in found:
             if ratio.against in MPIS:
-                point = (ratio.collective, ratio.ranks, ratio.size_bytes)
-                best[point] = min(ratio.ratio, best.get(point, math.inf))
-        found += [Ratio(BEST_MPI, *point, value) for point, value in best.items()]
+                points.setdefault((ratio.collective, ratio.ranks, ratio.size_bytes), []).append(ratio)
+        found += [
+            Ratio(BEST_MPI, *point, min(r.ratio for r in theirs), min(r.of_means for r in theirs))
+            for point, theirs in points.items()
+        ]
     return found
 
 
@@ -72,6 +76,9 @@ def as_json(sweep: Sweep, machine: dict[str, Any], parameters: dict[str, Any]) -
         ],
         "ratios": [asdict(ratio) for ratio in found],
         "geomean": {name: geometric_mean(r.ratio for r in found if r.against == name) for name in _names(found)},
+        "geomean_of_means": {
+            name: geometric_mean(r.of_means for r in found if r.against == name) for name in _names(found)
+        },
         "geomean_by": _means_by_group(found),
         "missing": [asdict(entry) for entry in sweep.missing],
     }

@@ -2,8 +2,12 @@
 
 For each number of ranks, all libraries are started and stay. For each collective and size there are several rounds; in
 each, one library after the other makes buffers, calls once and checks, calls to warm up, and is timed for a
-batch of calls back to back, while the others sleep. The order turns by one from round to round. A repetition's time is
-the mean of what it took on each rank; median and p99 are over the repetitions of all rounds.
+batch of calls back to back, while the others sleep. The order turns by one from round to round. Before the first point
+counts it is measured once: the system needs a while to spread new processes over the cores.
+
+A repetition's time is the mean of what it took on each rank; median and p99 are over the repetitions of all rounds.
+Where ranks may run ahead of each other, many calls are short and one in between is long. The median does not see that,
+so there is also the mean over a batch, and of that the median over the batches.
 """
 
 from __future__ import annotations
@@ -47,12 +51,15 @@ class Plan:
     def batches(self) -> int:
         """How many there are in all."""
         points = len(self.ranks) * len(self.collectives) * len(self.sizes)
-        return points * self.rounds * len(self.libraries)
+        return (points + len(self.ranks)) * self.rounds * len(self.libraries)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One library at one point; ``detail`` is the algorithm that it says it used."""
+    """One library at one point; ``detail`` is the algorithm that it says it used.
+
+    ``mean_s`` is the median over the batches of their means, the other times are over all repetitions.
+    """
 
     library: str
     collective: str
@@ -60,6 +67,7 @@ class Measured:
     size_bytes: int
     repetitions: int
     median_s: float
+    mean_s: float
     p99_s: float
     min_s: float
     checked: bool
@@ -102,6 +110,7 @@ def run_sweep(plan: Plan, progress: Progress = lambda _: None) -> Sweep:
     sweep = Sweep()
     for ranks in plan.ranks:
         with _jobs(plan, ranks, sweep, progress) as jobs:
+            _point(plan, jobs, plan.collectives[0], plan.sizes[0], sweep, progress)
             for collective, size_bytes in itertools.product(plan.collectives, plan.sizes):
                 sweep.measured += _point(plan, jobs, collective, size_bytes, sweep, progress)
     return sweep
@@ -169,8 +178,19 @@ def _batch(plan: Plan, job: Job, collective: str, size_bytes: int, point: _Point
 
 def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _Point) -> Measured:
     times = np.concatenate(point.times_s)
-    median_s, p99_s, min_s = float(np.median(times)), float(np.quantile(times, 0.99)), float(times.min())
-    return Measured(name, collective, ranks, size_bytes, len(times), median_s, p99_s, min_s, point.right, point.detail)
+    return Measured(
+        library=name,
+        collective=collective,
+        ranks=ranks,
+        size_bytes=size_bytes,
+        repetitions=len(times),
+        median_s=float(np.median(times)),
+        mean_s=float(np.median([np.mean(batch) for batch in point.times_s])),
+        p99_s=float(np.quantile(times, 0.99)),
+        min_s=float(times.min()),
+        checked=point.right,
+        detail=point.detail,
+    )
 
 
 def _succeeds(action: Callable[[], None], library: Library, sweep: Sweep) -> bool:

@@ -73,12 +73,13 @@ def plan(ranks: Sequence[int], sizes: Sequence[int], collectives: Sequence[str] 
     """The contests that are to be held, job by job, the shortest messages first."""
     names = [find_collective(name).name for name in collectives or COLLECTIVES]
     _check(ranks, sizes)
+    cores = this_machine().cores
     contests = []
     for n in sorted(set(ranks)):
-        listed = {name: candidates(name, n, sizes) for name in names}
+        listed = {name: candidates(name, n, sizes, cores) for name in names}
         for size_bytes in sorted(set(sizes)):
             for name in names:
-                default = choose(name, n, size_bytes)
+                default = choose(name, n, size_bytes, cores)
                 others = [other for other in listed[name] if other != default]
                 if others:
                     contests.append(Contest(name, n, size_bytes, (default, *others)))

@@ -57,10 +57,10 @@ class Explanation:
 ALONE = Explanation("", "one rank has no one to talk to: what goes in comes out")
 
 
-def by_rule(collective: str, ranks: int, size_bytes: int, remark: str) -> Explanation:
+def by_rule(collective: str, ranks: int, size_bytes: int, cores: int, remark: str) -> Explanation:
     """What the built-in rule chooses and says; ``remark`` is why no measurement decides."""
-    reason = f"the built-in rule: {rule(collective, ranks, size_bytes)}; {remark}"
-    return Explanation(choose(collective, ranks, size_bytes), reason)
+    reason = f"the built-in rule: {rule(collective, ranks, size_bytes, cores)}; {remark}"
+    return Explanation(choose(collective, ranks, size_bytes, cores), reason)
 
 
 def check_size(size_bytes: int, ranks: int) -> None:
@@ -73,7 +73,7 @@ def check_size(size_bytes: int, ranks: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The algorithms of a communicator of so many ranks.
+    """The algorithms of a communicator of so many ranks, which share so many cores.
 
     ``steps`` are, by collective, the sizes in bytes from which on an algorithm counts, ascending from 0; ``""`` is the
     built-in rule. ``source`` is the profile they are from, and ``remark`` why there is none. In a ``deterministic``
@@ -81,6 +81,7 @@ class Choices:
     """
 
     ranks: int
+    cores: int
     steps: Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]
     source: str = ""
     remark: str = ""
@@ -89,16 +90,16 @@ class Choices:
     def algorithm(self, collective: str, counts: Sequence[int], itemsize: int) -> str:
         """The algorithm for a call whose blocks have ``counts`` elements of ``itemsize`` bytes.
 
-        >>> Choices(2, {"all_reduce": ((0, 100), ("", "ring"))}).algorithm("all_reduce", (25,), 4)
+        >>> Choices(2, 2, {"all_reduce": ((0, 100), ("", "ring"))}).algorithm("all_reduce", (25,), 4)
         'ring'
         """
         size_bytes = buffer_bytes(collective, self.ranks, counts, itemsize)
-        return self._measured(collective, size_bytes) or choose(collective, self.ranks, size_bytes)
+        return self._measured(collective, size_bytes) or choose(collective, self.ranks, size_bytes, self.cores)
 
     def explain(self, collective: str, size_bytes: int) -> Explanation:
         """Which algorithm it is for a largest buffer of ``size_bytes``, and why.
 
-        >>> Choices(2, {}, remark="no profile").explain("all_gather", 64).algorithm
+        >>> Choices(2, 2, {}, remark="no profile").explain("all_gather", 64).algorithm
         'direct'
         """
         reduces = find_collective(collective).reduces
@@ -110,7 +111,7 @@ class Choices:
             return Explanation(name, reason, profile=self.source)
         nothing = f"the profile {self.source} has nothing faster near {format_size(size_bytes)}"
         remark = DETERMINISTIC if reduces and self.deterministic else nothing if self.source else self.remark
-        return by_rule(collective, self.ranks, size_bytes, remark)
+        return by_rule(collective, self.ranks, size_bytes, self.cores, remark)
 
     def _measured(self, collective: str, size_bytes: int) -> str:
         found = self.steps.get(collective)
@@ -187,13 +188,13 @@ def agreed(word: str, ranks: int, cores: int) -> Choices:
         facts = {name: fact for name, fact in said.facts.items() if name not in {"self", "message"}}
         raise FormatError(f"rank 0's profile: {said.error}", **facts)
     if not said.source:
-        return Choices(ranks, {}, remark=said.remark, deterministic=said.deterministic)
+        return Choices(ranks, cores, {}, remark=said.remark, deterministic=said.deterministic)
     remark = cores_misfit(said.cores, cores)
     if remark:
         remark = f"the profile {said.source} does not count: {remark}"
-        return Choices(ranks, {}, remark=remark, deterministic=said.deterministic)
+        return Choices(ranks, cores, {}, remark=remark, deterministic=said.deterministic)
     columns = {what: (tuple(s for s, _ in each), tuple(n for _, n in each)) for what, each in said.steps.items()}
-    return Choices(ranks, columns, source=said.source, deterministic=said.deterministic)
+    return Choices(ranks, cores, columns, source=said.source, deterministic=said.deterministic)
 
 
 def _slot_misfit(slot_bytes: int) -> str:

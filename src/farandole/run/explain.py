@@ -43,7 +43,7 @@ def explain(
     table = None if profile is None else profile.table(collective, ranks)
     point = None if remark or table is None else nearest(table.points, size_bytes)
     if point is None:
-        return by_rule(collective, ranks, size_bytes, remark)
+        return by_rule(collective, ranks, size_bytes, this_machine().cores, remark)
     return Explanation(point.algorithm, f"{verdict(point)}; {where}", point.measured, point.size_bytes, where)
 
 

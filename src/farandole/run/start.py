@@ -110,7 +110,7 @@ def connect(
 
     place = Place(rank, size)
     if size == 1:
-        return Communicator(Executor(place, None, timeout_s, Choices(1, {}), SharedArrays(None)), make_part, key)
+        return Communicator(Executor(place, None, timeout_s, Choices(1, 1, {}), SharedArrays(None)), make_part, key)
     variables = os.environ if environ is None else environ
     ordered = is_deterministic(variables) if deterministic is None else deterministic
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
