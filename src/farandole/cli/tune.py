@@ -58,12 +58,13 @@ def tune(
     """
     size_list, budget_s = parse_sizes(sizes), parse_time(budget)
     from farandole.bench import tune as bench  # noqa: PLC0415 - loads NumPy
+    from farandole.bench.tune_rank import PARTS  # noqa: PLC0415
     from farandole.run.profile import write_profile  # noqa: PLC0415
 
     contests = bench.plan(_counts(ranks), size_list, [name for name in ",".join(collective or []).split(",") if name])
     target = _target(output)
     before = _existing(target)
-    with progress(len(contests)) as advance:
+    with progress(PARTS * len(contests)) as advance:
         found = bench.measure(contests, budget_s=budget_s, progress=advance)
     profile = found
     if before is not None:
