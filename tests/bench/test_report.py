@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from farandole.bench.sweep import Measured, Sweep
 def row(library: str, size_bytes: int, median_s: float, *, checked: bool = True, ranks: int = 2) -> Measured:
     mean_s = 1.5 * median_s if library == "farandole" else 3 * median_s
     times = (median_s, mean_s, 4 * median_s, median_s / 2)
-    return Measured(library, "all_reduce", ranks, size_bytes, 10, *times, checked, "")
+    return Measured(library, "all_reduce", ranks, size_bytes, 10, *times, checked, "", (median_s,), (mean_s,))
 
 
 MEASURED = [
@@ -38,6 +39,13 @@ def test_a_ratio_is_their_time_over_ours() -> None:
     found = {(ratio.against, ratio.size_bytes): ratio.ratio for ratio in ratios(MEASURED)}
     assert found["gloo", 8] == pytest.approx(40.0)
     assert found["mpich", 8] == pytest.approx(0.5)
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    ours = replace(row("farandole", 8, 2e-6), batch_medians_s=(1e-6, 2e-6, 8e-6))
+    slower_for_a_while = replace(row("gloo", 8, 8e-6), batch_medians_s=(2e-6, 8e-6, 16e-6), batch_means_s=(3e-6,))
+    (found,) = ratios([ours, slower_for_a_while])
+    assert (found.ratio, found.of_means) == (pytest.approx(2.0), pytest.approx(1.0))
 
 
 def test_the_best_of_the_mpis_is_chosen_at_each_point() -> None:

@@ -15,9 +15,9 @@ KIB = 1 << 10
         (2, 2, 28 * KIB, "naive", "direct"),  # a core for each rank
         (8, 8, 4 * KIB, "naive", "direct"),
         (8, 0, 4 * KIB, "naive", "direct"),  # nobody knows
-        (3, 2, 48 * KIB, "naive", "direct"),  # more ranks than cores
-        (4, 2, 32 * KIB, "naive", "direct"),
-        (6, 2, 96 * KIB // 5, "naive", "direct"),
+        (3, 2, 32 * KIB, "naive", "direct"),  # more ranks than cores
+        (4, 2, 64 * KIB // 3, "naive", "direct"),
+        (6, 2, 64 * KIB // 5, "naive", "direct"),
         (8, 2, 64 * KIB // 7, "naive", "parameter_server"),  # more than three of them on each
         (8, 2, 32 * KIB, "parameter_server", "direct"),
         (16, 4, 32 * KIB, "parameter_server", "direct"),

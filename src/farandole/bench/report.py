@@ -1,13 +1,15 @@
 """What a sweep says: ratios at every point, geometric means over them, and all of it as JSON or tables.
 
-A ratio is their time over ours at the same point: above 1, ours is faster. It is that of the medians unless it is said
-to be of the means. Points that a library does not support, or whose result was wrong, have none. ``best_mpi`` stands
+A ratio is their time over ours at the same point: above 1, ours is faster. It is taken round by round, between batches
+that came right after one another, and is the median of those: a machine that is slower for a while is so for both. The
+time of a batch is its median unless it is said to be the mean. Points that a library does not support, or whose result was wrong, have none. ``best_mpi`` stands
 for the fastest of the MPI libraries at each point.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -37,7 +39,12 @@ def ratios(measured: Sequence[Measured]) -> list[Ratio]:
     right = [row for row in measured if row.checked]
     ours = {_point(row): row for row in right if row.library == OURS}
     found = [
-        Ratio(row.library, *_point(row), row.median_s / mine.median_s, row.mean_s / mine.mean_s)
+        Ratio(
+            row.library,
+            *_point(row),
+            _by_round(row.batch_medians_s, mine.batch_medians_s),
+            _by_round(row.batch_means_s, mine.batch_means_s),
+        )
         for row in right
         if row.library != OURS and (mine := ours.get(_point(row))) is not None
     ]
@@ -51,6 +58,10 @@ def ratios(measured: Sequence[Measured]) -> list[Ratio]:
             for point, theirs in points.items()
         ]
     return found
+
+
+def _by_round(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=False))  # a library may have fewer
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -58,7 +58,8 @@ class Plan:
 class Measured:
     """One library at one point; ``detail`` is the algorithm that it says it used.
 
-    ``mean_s`` is the median over the batches of their means, the other times are over all repetitions.
+    ``mean_s`` is the median over the batches of their means, the other times are over all repetitions. ``batch_medians_s``
+    and ``batch_means_s`` are those of each batch, one in each round.
     """
 
     library: str
@@ -72,6 +73,8 @@ class Measured:
     min_s: float
     checked: bool
     detail: str
+    batch_medians_s: tuple[float, ...]
+    batch_means_s: tuple[float, ...]
 
     @property
     def algbw(self) -> float:
@@ -178,6 +181,7 @@ def _batch(plan: Plan, job: Job, collective: str, size_bytes: int, point: _Point
 
 def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _Point) -> Measured:
     times = np.concatenate(point.times_s)
+    means = tuple(float(np.mean(batch)) for batch in point.times_s)
     return Measured(
         library=name,
         collective=collective,
@@ -185,11 +189,13 @@ def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _P
         size_bytes=size_bytes,
         repetitions=len(times),
         median_s=float(np.median(times)),
-        mean_s=float(np.median([np.mean(batch) for batch in point.times_s])),
+        mean_s=float(np.median(means)),
         p99_s=float(np.quantile(times, 0.99)),
         min_s=float(times.min()),
         checked=point.right,
         detail=point.detail,
+        batch_medians_s=tuple(float(np.median(batch)) for batch in point.times_s),
+        batch_means_s=means,
     )
 
 
