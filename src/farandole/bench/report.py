@@ -2,8 +2,8 @@
 
 A ratio is their time over ours at the same point: above 1, ours is faster. It is taken round by round, between batches
 that came right after one another, and is the median of those: a machine that is slower for a while is so for both. The
-time of a batch is its median unless it is said to be the mean. Points that a library does not support, or whose result was wrong, have none. ``best_mpi`` stands
-for the fastest of the MPI libraries at each point.
+time of a batch is its median unless it is said to be the mean. Points that a library does not support, or whose result
+was wrong, have none. ``best_mpi`` stands for the fastest of the MPI libraries at each point.
 """
 
 from __future__ import annotations

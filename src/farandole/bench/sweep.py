@@ -58,8 +58,8 @@ class Plan:
 class Measured:
     """One library at one point; ``detail`` is the algorithm that it says it used.
 
-    ``mean_s`` is the median over the batches of their means, the other times are over all repetitions. ``batch_medians_s``
-    and ``batch_means_s`` are those of each batch, one in each round.
+    ``mean_s`` is the median over the batches of their means, the other times are over all repetitions.
+    ``batch_medians_s`` and ``batch_means_s`` are those of each batch, one in each round.
     """
 
     library: str
