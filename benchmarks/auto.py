@@ -68,27 +68,25 @@ def main() -> None:
     parser.add_argument("--collectives", default="all_reduce,reduce_scatter,all_gather")
     parser.add_argument("--turns", type=int, default=9)
     options = parser.parse_args()
-    cores = this_machine().cores
     with farandole.init() as comm:
+        cores = int(comm.broadcast(np.array([this_machine().cores]))[0])  # the ranks may be bound, each to its own
         contest(comm, {"": comm.barrier}, 40)  # the system needs a while to spread new processes over the cores
         if comm.rank == 0:
             print(f"| on {comm.size} ranks | size | auto | takes | best other | takes | ratio |")
             print("| --- | --- | --- | --- | --- | --- | --- |")
         for size in parse_sizes(options.sizes):
             for collective in options.collectives.split(","):
-                names = ["auto", *candidates(collective, comm.size, [size], cores)]
-                times = contest(comm, calls_of(comm, collective, size, names), options.turns)
                 picked = comm.explain(collective, size).algorithm
-                mine = times.pop("auto")
-                if picked in times:  # the same call, twice
-                    mine = [(a + b) / 2 for a, b in zip(mine, times.pop(picked), strict=True)]
-                if comm.rank != 0:
+                names = list(dict.fromkeys(["auto", picked, *candidates(collective, comm.size, [size], cores)]))
+                times = contest(comm, calls_of(comm, collective, size, names), options.turns)
+                # The same call, twice.
+                mine = [(a + b) / 2 for a, b in zip(times.pop("auto"), times.pop(picked), strict=True)]
+                if comm.rank != 0 or not times:
                     continue
                 cells = [collective, format_size(size), picked, format_time(statistics.median(mine))]
-                if times:
-                    ratios = {name: ratio(mine, theirs) for name, theirs in times.items()}
-                    best = max(ratios, key=ratios.__getitem__)
-                    cells += [best, format_time(statistics.median(times[best])), f"{ratios[best]:.2f}"]
+                ratios = {name: ratio(mine, theirs) for name, theirs in times.items()}
+                best = max(ratios, key=ratios.__getitem__)
+                cells += [best, format_time(statistics.median(times[best])), f"{ratios[best]:.2f}"]
                 print(f"| {' | '.join(cells)} |", flush=True)
 
 

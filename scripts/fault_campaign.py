@@ -40,7 +40,8 @@ from typing import Any
 from fault_plans import KINDS, OTHERS, Call, Run, plan
 from fault_ranks import play
 
-from farandole.run.auto import choose
+from farandole.algorithms import REGISTRY
+from farandole.run.auto import TABLE
 from farandole.run.call import compiled
 
 DEATHS = ("kill", "kill in the meeting", "kill, then shrink", "two kills, then shrink", "exit", "exception")
@@ -139,7 +140,11 @@ def _algorithms(call: Call) -> set[str]:
     """Those that a call may run."""
     if call.collective in OTHERS:
         return set()
-    return {call.algorithm} if call.algorithm != "auto" else {choose(call.collective, 2, size) for size in (0, 1 << 30)}
+    if call.algorithm != "auto":
+        return {call.algorithm}
+    return {row.algorithm for row in TABLE if row.collective == call.collective} | (
+        {"direct"} if (call.collective, "direct") in REGISTRY else set()
+    )
 
 
 def _answers(folder: Path, rank: int) -> list[dict[str, Any]]:

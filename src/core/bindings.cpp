@@ -222,6 +222,7 @@ class Runner {
                                             rows<std::int64_t>(waits), slices, stride, itemsize, wide, divisor, peer_stride, streams,
                                             slices == 1 && set_bytes <= kSmallSetBytes, set_bytes,
                                             op.empty() ? nullptr : find_fold(dtype, op), fingerprint, std::move(text)});
+    check(fingerprint != 0, "a call needs a fingerprint");  // memory that nobody has written to has none
     if (plan->text.size() >= kTextBytes) plan->text.resize(kTextBytes - 1);
     check_plan(*plan, segment_->ranks(), plan->is_small ? set_bytes : engine_.set_bytes());
     static std::atomic<std::uint64_t> plans{0};

@@ -124,7 +124,7 @@ bool Engine::look_around(int peer, Verdict& verdict, const Watch& watch) {
 
 // Wait until the counter of `peer` is at least `value`; false with a verdict if that will not be. Where there is a `flag`,
 // it is raised before the counter, if all calls of the two are the same so far: then it is enough to look at that, and
-// what is read next lies beside it.
+// what is read next lies beside it. No two histories are taken to be equal by chance.
 bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint64_t>* flag, Until until, Verdict& verdict,
                      const Watch& watch) {
   auto& seen = seen_[static_cast<std::size_t>(peer)];
@@ -153,6 +153,7 @@ bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint6
       if (limit == Clock::time_point{}) limit = now + kYieldFor;
       if (now >= limit) break;
     }
+    if (!there && flag != nullptr) there = look_at_counter();  // as it was may be long ago
     while (!there) {
       sleep_on(line, seen, until);
       there = look() || look_at_counter();

@@ -73,6 +73,8 @@ struct alignas(kCacheLine) SmallSet {
   std::byte* places(std::size_t set_bytes) { return set_bytes <= sizeof(beside_flag) ? beside_flag : data; }
 };
 
+static_assert(sizeof(SmallSet) == kCacheLine + kSmallSetBytes);
+
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> listeners;  // how many threads sleep until it rings

@@ -139,9 +139,10 @@ void work(Rank& me, int number) {
     }
   });
   for (int k = 0; k < 60; ++k) {
-    std::int64_t lengths[] = {1, 7, 1000, 5000, 20000, 0};
-    auto plan = all_reduce(lengths[k % 6], 5);
-    auto one = values(number, lengths[k % 6], k), two = values(number, lengths[k % 6], k + 1);
+    std::int64_t lengths[] = {1, 14, 15, 512, 1000, 5000, 20000, 0};  // beside the flag, behind it, in slots
+    auto length = lengths[k % 8];
+    auto plan = all_reduce(length, 5);
+    auto one = values(number, length, k), two = values(number, length, k + 1);
     auto task = std::make_shared<Task>();
     if (k % 3 == 0) me.progress.submit(task, plan, at(one), at(one), 60);
     auto verdict = me.progress.run(plan, at(two), at(two), 60, kNever);
@@ -172,13 +173,13 @@ void work(Rank& me, int number) {
 }
 
 // Every rank comes to an end: by what rank 0 does, and all others hear of it.
-Failure end(Rank& me, int number, int how, int death) {
+Failure end(Rank& me, int number, int how, int death, std::int64_t length) {
   if (number == 0 && how == 4) {  // as good as dead: it does nothing more, and its handle says so
     eventfd_write(death, 1);
     return Failure::lost;
   }
-  auto plan = all_reduce(3000, how == 1 && number == 0 ? 6 : 5);
-  auto memory = values(number, 3000, 0), more = memory;
+  auto plan = all_reduce(length, how == 1 && number == 0 ? 6 : 5);
+  auto memory = values(number, length, 0), more = memory;
   std::vector<std::byte> room(100000);
   auto waits = message((number + 1) % kRanks, 9, room, 60);
   me.post.receive(waits);
@@ -208,7 +209,7 @@ void on_all(std::vector<std::unique_ptr<Rank>>& ranks, const std::function<void(
   for (auto& thread : threads) thread.join();
 }
 
-void job(int how) {
+void job(int how, std::int64_t length) {
   int fd = memfd_create("sanitized", MFD_CLOEXEC);
   expect(fd >= 0 && ftruncate(fd, static_cast<off_t>(Segment::bytes_needed(kRanks, kSlotBytes))) == 0, "memory");
   auto segment = std::make_shared<Segment>(fd, kRanks, kSlotBytes);
@@ -222,8 +223,8 @@ void job(int how) {
     ranks.push_back(std::make_unique<Rank>(segment, number, deaths, inputs.data()));
   }
   on_all(ranks, work);
-  on_all(ranks, [how, death](Rank& me, int number) {
-    auto failure = end(me, number, how, death);
+  on_all(ranks, [=](Rank& me, int number) {
+    auto failure = end(me, number, how, death, length);
     if (how == 1) expect(failure == Failure::mismatch, "a mismatch is one on every rank");
     if (how >= 2) expect(failure != Failure::none, "a rank that closes is heard of");
     if (how == 4) expect(failure == Failure::lost || failure == Failure::closed, "a rank that dies is lost");
@@ -235,7 +236,7 @@ void job(int how) {
 
 int main() {
   for (int how = 0; how < 5; ++how) {
-    job(how);
+    for (std::int64_t length : {3000, 100}) job(how, length);
     std::printf("end %d: right\n", how);
   }
 }

@@ -61,7 +61,7 @@ def ratios(measured: Sequence[Measured]) -> list[Ratio]:
 
 
 def _by_round(theirs: Sequence[float], ours: Sequence[float]) -> float:
-    return statistics.median(a / b for a, b in zip(theirs, ours, strict=False))  # a library may have fewer
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -113,7 +113,8 @@ def run_sweep(plan: Plan, progress: Progress = lambda _: None) -> Sweep:
     sweep = Sweep()
     for ranks in plan.ranks:
         with _jobs(plan, ranks, sweep, progress) as jobs:
-            _point(plan, jobs, plan.collectives[0], plan.sizes[0], sweep, progress)
+            first = _point(plan, jobs, plan.collectives[0], plan.sizes[0], sweep, progress)
+            sweep.measured += [row for row in first if not row.checked]
             for collective, size_bytes in itertools.product(plan.collectives, plan.sizes):
                 sweep.measured += _point(plan, jobs, collective, size_bytes, sweep, progress)
     return sweep

@@ -16,7 +16,7 @@ from typing import Any
 from farandole.bench.candidates import candidates
 from farandole.bench.contest import LEAST_ROUNDS, summaries, winner
 from farandole.bench.load import others_share, reading
-from farandole.bench.tune_rank import DTYPE, Times
+from farandole.bench.tune_rank import DTYPE, PARTS, Times
 from farandole.collectives import COLLECTIVES
 from farandole.collectives import collective as find_collective
 from farandole.errors import UsageError
@@ -128,7 +128,7 @@ def _hold(
         ranks,
         "farandole.bench.tune_rank:run_contests",
         {"contests": listed, "settings": _SETTINGS, "budget_s": share_s},
-        timeout_s=3 * share_s + len(contests) + _TIMEOUT_S,
+        timeout_s=3 * share_s + PARTS * len(contests) + _TIMEOUT_S,
         progress=progress,
         environ={**os.environ, VARIABLE: OFF},
     )

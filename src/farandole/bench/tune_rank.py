@@ -4,7 +4,7 @@ A contest goes in rounds. In each, every algorithm that is still in it has a tur
 call it back to back, often enough for the clock. A turn's time is the mean of what a call took on each rank. The turns'
 order is another one in each round. Who never comes near the fastest leaves the contest. All contests are held in a few
 parts, one after the other, so that a machine that is another one for a while, as virtual machines are, is seen as both:
-then only what wins on both can win. Before the first contest the
+then what wins on one alone does not win. Before the first contest the
 ranks call for a while and nothing counts: the system needs that to spread new processes over the cores.
 
 The time that is given for all contests is shared out by weight as they go; what one does not need goes to those after
@@ -54,14 +54,15 @@ def run_contests(
         _warm_up(communicator, min(_WARM_UP_S, _WARM_UP_SHARE * budget_s))
         left = PARTS * sum(contest["weight"] for contest in contests)
         found: list[Times] = [{name: [] for name in contest["algorithms"]} for contest in contests]
+        standing = [list(contest["algorithms"]) for contest in contests]
         for _ in range(PARTS):
-            for contest, times in zip(contests, found, strict=True):
+            for contest, names, times in zip(contests, standing, found, strict=True):
                 size = format_size(contest["size_bytes"])
                 progress(f"{contest['collective']} of {size} on {communicator.size} ranks")
                 remaining_s = max(budget_s - (time.monotonic() - begin), 0.0)
                 share_s = _said_by_first(communicator, remaining_s * contest["weight"] / left)
                 left -= contest["weight"]
-                _hold_part(communicator, contest, share_s, times)
+                _hold_part(communicator, contest, share_s, names, times)
     return found
 
 
@@ -71,14 +72,13 @@ def _warm_up(c: Communicator, duration_s: float) -> None:
         _turn(c, c.barrier, 100)
 
 
-def _hold_part(c: Communicator, contest: Mapping[str, Any], share_s: float, times: Times) -> None:
-    """Add the ``times`` of some rounds; who has fewer than the default has left."""
-    begin = time.monotonic()
-    default = contest["algorithms"][0]
-    before = len(times[default])
-    names = [name for name in contest["algorithms"] if len(times[name]) == before]
-    if len(names) == 1:
+def _hold_part(c: Communicator, contest: Mapping[str, Any], share_s: float, standing: list[str], times: Times) -> None:
+    """Add the ``times`` of some rounds of those that are ``standing``, and take out who leaves."""
+    if len(standing) == 1:
         return
+    begin = time.monotonic()
+    default, *_ = names = list(standing)
+    before = len(times[default])
     calls = _prepared(c, contest["collective"], contest["size_bytes"], names)
     most = MOST_ROUNDS // PARTS
     turn_s = min(max(_TURNS_SHARE * share_s / (most * len(names)), _SHORTEST_TURN_S), _LONGEST_TURN_S)
@@ -97,6 +97,7 @@ def _hold_part(c: Communicator, contest: Mapping[str, Any], share_s: float, time
             names = [name for name in names if name not in gone]
         late = _said_by_first(c, float(time.monotonic() - begin >= share_s))
         is_over = number + 1 >= before + most or len(names) == 1 or bool(late)
+    standing[:] = names
 
 
 def _prepared(

@@ -10,7 +10,8 @@ The model is the engine's protocol, over the *compiled* programs, through severa
   slots (*reuse*): a batch, or several small calls. On entering a call, a rank leaves a fingerprint of all its calls
   so far, in one of a few places; whoever first waits for it in a call compares. In a small call a rank that has done
   its first stage raises a *flag* before it announces that, and whoever waits for it need not wait for the counter if
-  all their calls so far are the same: the flag is the fingerprint.
+  all their calls so far are the same: the flag is the fingerprint. That no two histories have the same one is taken
+  for granted, so a flag of an earlier call, which lies there until it is overwritten, is never taken for this one's.
 - A rank that waits in vain gives up when another has, when one that the call needs has died or left, or when the
   one it waits for makes another call; and, if ``gives_up``, at any moment (a deadline, a signal). A rank may die
   at any moment if ``dies``. Whoever gives up has broken the communicator for all.
