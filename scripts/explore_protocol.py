@@ -41,7 +41,7 @@ def disturbed(ranks: int) -> Iterator[tuple[str, Exploration]]:
     """All algorithms, with a death, and with giving up, at any moment."""
     for key in sorted(REGISTRY):
         large, small = call(*key, ranks, 2 if ranks < 4 else 1), call(*key, ranks, is_small=True)
-        for kind, calls in (("", [large] * 2), ("small", [small] * 2)):
+        for kind, calls in (("long", [large] * 2), ("small", [small] * 2)):
             yield f"{key} {kind} a death", explore([calls] * ranks, batch=1, dies=True)
             yield f"{key} {kind} giving up", explore([calls] * ranks, batch=1, gives_up=True)
 

@@ -114,20 +114,31 @@ def test_real_ranks_measure_every_algorithm_of_every_collective_and_find_their_r
         assert {row.algorithm for row in point.measured} == set(contest.algorithms)
         assert all(0 < row.low_s <= row.median_s <= row.high_s for row in point.measured)
         # Without time there is one round in each part, and they decide nothing.
-        assert {row.rounds for row in point.measured} <= {PARTS}
+        assert {row.rounds for row in point.measured} == {PARTS}
         assert undecided(point)
         assert point.algorithm == point.default == contest.algorithms[0]
 
 
-def test_with_time_there_are_all_rounds_for_those_that_stay() -> None:
-    rounds = {"naive": MOST_ROUNDS, "ring": DROP_FROM_ROUND, "tree": DROP_FROM_ROUND, "direct": MOST_ROUNDS}
-    for answer in spawn(2, f"{__file__}:_run_with_time", {}, timeout_s=40):
+@pytest.mark.parametrize("after", [DROP_FROM_ROUND, MOST_ROUNDS // PARTS])  # in a part, and in its last round
+def test_with_time_there_are_all_rounds_for_those_that_stay(after: int) -> None:
+    rounds = {"naive": MOST_ROUNDS, "ring": after, "tree": after, "direct": MOST_ROUNDS}
+    for answer in spawn(2, f"{__file__}:_run_with_time", {"gone": ["ring", "tree"], "after": after}, timeout_s=40):
         assert {name: len(times) for name, times in answer.items()} == rounds
 
 
-def _run_with_time() -> Any:
-    """In a rank: two are declared hopeless as soon as that is looked at."""
-    pytest.MonkeyPatch().setattr(tune_rank, "hopeless", lambda times, _: {"ring", "tree"} & set(times))
+def test_a_contest_is_over_when_only_the_default_is_left() -> None:
+    gone = {"gone": ["ring", "tree", "direct"], "after": DROP_FROM_ROUND}
+    for answer in spawn(2, f"{__file__}:_run_with_time", gone, timeout_s=40):
+        assert {len(times) for times in answer.values()} == {DROP_FROM_ROUND}
+
+
+def _run_with_time(gone: list[str], after: int) -> Any:
+    """In a rank: some are declared hopeless as soon as that is looked at after so many rounds."""
+
+    def hopeless(times: Mapping[str, list[float]], default: str) -> set[str]:
+        return {*gone} & set(times) if len(times[default]) >= after else set()
+
+    pytest.MonkeyPatch().setattr(tune_rank, "hopeless", hopeless)
     algorithms = ["naive", "ring", "tree", "direct"]
     contest = {"collective": "all_reduce", "size_bytes": 64, "algorithms": algorithms, "weight": 1.0}
     return run_contests([contest], {}, 600.0, lambda _: None)[0]

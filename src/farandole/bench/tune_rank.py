@@ -2,10 +2,11 @@
 
 A contest goes in rounds. In each, every algorithm that is still in it has a turn: the ranks meet in a barrier, and then
 call it back to back, often enough for the clock. A turn's time is the mean of what a call took on each rank. The turns'
-order is another one in each round. Who never comes near the fastest leaves the contest. All contests are held in a few
-parts, one after the other, so that a machine that is another one for a while, as virtual machines are, is seen as both:
-then what wins on one alone does not win. Before the first contest the
-ranks call for a while and nothing counts: the system needs that to spread new processes over the cores.
+order is another one in each round. Who never comes near the fastest leaves the contest.
+
+All contests are held in a few parts, one after the other, so that a machine that is another one for a while, as virtual
+machines are, is seen as both: then what wins on one alone does not win. Before the first contest the ranks call for a
+while and nothing counts: the system needs that to spread new processes over the cores.
 
 The time that is given for all contests is shared out by weight as they go; what one does not need goes to those after
 it. Whatever decides how the ranks go on is computed from numbers that all of them have in common.
@@ -77,27 +78,26 @@ def _hold_part(c: Communicator, contest: Mapping[str, Any], share_s: float, stan
     if len(standing) == 1:
         return
     begin = time.monotonic()
-    default, *_ = names = list(standing)
-    before = len(times[default])
-    calls = _prepared(c, contest["collective"], contest["size_bytes"], names)
+    default = standing[0]
     most = MOST_ROUNDS // PARTS
-    turn_s = min(max(_TURNS_SHARE * share_s / (most * len(names)), _SHORTEST_TURN_S), _LONGEST_TURN_S)
+    last = len(times[default]) + most
+    calls = _prepared(c, contest["collective"], contest["size_bytes"], standing)
+    turn_s = min(max(_TURNS_SHARE * share_s / (most * len(standing)), _SHORTEST_TURN_S), _LONGEST_TURN_S)
     repetitions = {name: _repetitions(c, call, turn_s) for name, call in calls.items()}
     is_over = False
     while not is_over:
         number = len(times[default])
-        turns = names[number % len(names) :] + names[: number % len(names)]
+        turns = standing[number % len(standing) :] + standing[: number % len(standing)]
         if number % 2:
             turns.reverse()  # so that each has each of the others before it
         each = _agreed(c, [_turn(c, calls[name], repetitions[name]) for name in turns])
         for name, time_s in zip(turns, each, strict=True):
             times[name].append(time_s)
         if number + 1 >= DROP_FROM_ROUND:
-            gone = hopeless({name: times[name] for name in names}, default)
-            names = [name for name in names if name not in gone]
+            gone = hopeless({name: times[name] for name in standing}, default)
+            standing[:] = [name for name in standing if name not in gone]
         late = _said_by_first(c, float(time.monotonic() - begin >= share_s))
-        is_over = number + 1 >= before + most or len(names) == 1 or bool(late)
-    standing[:] = names
+        is_over = number + 1 >= last or len(standing) == 1 or bool(late)
 
 
 def _prepared(
