@@ -13,14 +13,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from farandole._core import FAR_NS
 from farandole.bench.machine import moved_bytes
-from farandole.bench.report import BEST_MPI, geometric_mean, mean_rows, tables
+from farandole.bench.report import BEST_MPI, MPIS, geometric_mean, mean_rows, tables
 from farandole.units import format_bandwidth, format_size, format_time
 
 LONG_BYTES = 8 << 20
 FACTOR_BELOW_1_KIB = 1.2
 GOALS = {BEST_MPI: 1.3, "gloo": 20.0}
 MEMORY_FACTOR = 2.0
+TELLS_FROM_BYTES = 32 << 10  # shorter calls may not find out where the cores are
 
 
 def markdown(headings: list[str], rows: list[list[str]]) -> str:
@@ -68,6 +70,33 @@ def by_means(report: dict[str, Any]) -> str:
     return f"Geometric means: {means}.\n\n{against_mpi(report, 'of_means')}"
 
 
+def by_distance(report: dict[str, Any]) -> str:
+    """Longer messages, round by round: where the cores shared a cache, as far as ours could tell, and where not."""
+    rows = [row for row in report["results"] if row["size_bytes"] >= TELLS_FROM_BYTES and row["checked"]]
+    points: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for row in rows:
+        points.setdefault((row["collective"], row["ranks"], row["size_bytes"]), {})[row["library"]] = row
+    found: dict[str, list[float]] = {"a cache in common": [], "none": []}
+    for libraries in points.values():
+        mpis = [libraries[name]["batch_medians_s"] for name in MPIS if name in libraries]
+        if "farandole" not in libraries or not mpis:
+            continue
+        ours = libraries["farandole"]
+        for number, line_ns in enumerate(ours.get("batch_line_ns", [])):
+            if line_ns == 0:  # not known
+                continue
+            best_s = min(times_s[number] for times_s in mpis)
+            what = "none" if line_ns > FAR_NS else "a cache in common"
+            found[what].append(best_s / ours["batch_medians_s"][number])
+    head = ["the cores have", "rounds", "best MPI's time / ours, geometric mean", "rounds in which ours is faster"]
+    shown = [
+        [what, str(len(each)), f"{geometric_mean(each):.2f}", f"{sum(r >= 1 for r in each) / len(each):.0%}"]
+        for what, each in found.items()
+        if each
+    ]
+    return markdown(head, shown) if shown else "It was not recorded.\n"
+
+
 def memory(report: dict[str, Any]) -> str:
     """Long messages beside the time in which this machine copies what must at least be moved."""
     speed = report["machine"]["copy"]["out_of_cache_all_cores"]
@@ -104,6 +133,7 @@ def main() -> None:
         "Geometric means": means,
         "Point by point against the best MPI library": against_mpi,
         "By the mean of a batch": by_means,
+        "By where the cores were": by_distance,
         "Against the speed of memory": memory,
         "All times": times,
     }

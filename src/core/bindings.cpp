@@ -1,5 +1,6 @@
 // What Python sees of the engine. The only file below which there are no Python objects.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -189,13 +190,14 @@ class Work {
 class Runner {
  public:
   Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds,
-         std::tuple<int, int, int> foreground, std::tuple<int, int, int> background, int batch)
+         std::tuple<int, int, int> foreground, std::tuple<int, int, int> background, int batch,
+         std::optional<bool> far, bool steps_aside)
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
         rank_(rank),
         batch_(batch),
-        engine_(segment_, rank, process_fds, batch),
-        progress_(std::make_unique<Progress>(engine_, patience(foreground), patience(background))),
-        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {
+        engine_(segment_, rank, process_fds, batch, far),
+        progress_(std::make_unique<Progress>(engine_, patience(foreground, steps_aside), patience(background, false))),
+        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground, false))) {
     introduce(segment_->flight(rank));
   }
 
@@ -368,6 +370,13 @@ class Runner {
   }
   std::uint64_t call() const { return engine_.call(); }
   std::size_t set_bytes() const { return engine_.set_bytes(); }
+  // How many ns it takes to read a line that each rank has just written, 0 where that is not known.
+  std::vector<std::int64_t> distances_ns() const {
+    if (is_of_a_fork()) return std::vector<std::int64_t>(static_cast<std::size_t>(segment_->ranks()), 0);
+    return engine_.distances_ns();
+  }
+  // Whether what others will read is written past the caches.
+  bool writes_past_caches() const { return !is_of_a_fork() && engine_.writes_past_caches(); }
   std::tuple<int, int, int> broken() const {
     if (is_of_a_fork()) return {static_cast<int>(Failure::forked), -1, -1};
     auto verdict = segment_->broken();
@@ -381,8 +390,8 @@ class Runner {
     task->finish({Failure::forked, -1});
     return {task, std::move(message)};
   }
-  static Patience patience(std::tuple<int, int, int> looks) {
-    return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks)};
+  static Patience patience(std::tuple<int, int, int> looks, bool steps_aside) {
+    return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks), steps_aside};
   }
 
   std::shared_ptr<Segment> segment_;
@@ -402,6 +411,7 @@ NB_MODULE(_core, module) {
   failed_type = PyErr_NewException("farandole._core.Failed", nullptr, nullptr);
   module.attr("Failed") = nb::borrow(failed_type);
   module.attr("ANY_RANK") = kAnyRank;
+  module.attr("FAR_NS") = kFarNs;
   module.attr("RECORD_BYTES") = sizeof(CallRecord);
   module.attr("FLIGHT_BYTES") = sizeof(Flight);
   module.attr("SEGMENT_MAGIC") = kMagic;
@@ -421,9 +431,10 @@ NB_MODULE(_core, module) {
       .def("wait", &Work::wait, nb::arg("timeout_s"))
       .def("message", &Work::message);
   nb::class_<Runner>(module, "Runner")
-      .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int, int>, std::tuple<int, int, int>, int>(),
+      .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int, int>, std::tuple<int, int, int>, int,
+                    std::optional<bool>, bool>(),
            nb::arg("fd"), nb::arg("rank"), nb::arg("ranks"), nb::arg("slot_bytes"), nb::arg("process_fds"),
-           nb::arg("foreground"), nb::arg("background"), nb::arg("batch"))
+           nb::arg("foreground"), nb::arg("background"), nb::arg("batch"), nb::arg("far").none() = nb::none(), nb::arg("steps_aside") = false)
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("set_bytes"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)
@@ -447,6 +458,8 @@ NB_MODULE(_core, module) {
       .def("control", &Runner::control)
       .def("close", &Runner::close, nb::arg("limit_s"), nb::arg("how") = static_cast<int>(Left::closed), nb::arg("ending") = "")
       .def("broken", &Runner::broken)
+      .def("distances_ns", &Runner::distances_ns)
+      .def("writes_past_caches", &Runner::writes_past_caches)
       .def_prop_ro("call", &Runner::call)
       .def_prop_ro("set_bytes", &Runner::set_bytes);
 }

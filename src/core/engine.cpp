@@ -19,19 +19,26 @@ constexpr int kYieldsPerLook = 16;
 constexpr auto kYieldFor = std::chrono::milliseconds(5);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
-// Copy to the output, past the caches if `streams` says so, and to the place; either may be null.
-void copy_to_both(std::byte* output, std::byte* place, const std::byte* from, std::size_t bytes, bool streams) {
+// Copy to the output and to the place, past the caches where that is said; either may be null.
+void copy_to_both(std::byte* output, bool output_streams, std::byte* place, bool place_streams, const std::byte* from,
+                  std::size_t bytes) {
   if (output == from) output = nullptr;  // an in-place call: it is there already
+  // Reads once, except where the place is written past the caches: then that takes a quarter longer.
+  if (output != nullptr && place != nullptr && !place_streams) {
+    return output_streams ? copy_bytes_twice(output, true, place, from, bytes)
+                          : copy_bytes_twice(place, false, output, from, bytes);
+  }
   for (std::size_t at = 0; at < bytes; at += kCopyBlock) {
     auto part = std::min(kCopyBlock, bytes - at);
-    if (place != nullptr) copy_bytes(place + at, from + at, part);
-    if (output != nullptr) (streams ? copy_bytes_past_caches : copy_bytes)(output + at, from + at, part);
+    if (place != nullptr) (place_streams ? copy_bytes_past_caches : copy_bytes)(place + at, from + at, part);
+    if (output != nullptr) (output_streams ? copy_bytes_past_caches : copy_bytes)(output + at, from + at, part);
   }
 }
 
 }  // namespace
 
-Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch)
+Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch,
+               std::optional<bool> far)
     : segment_(std::move(segment)),
       rank_(rank),
       flight_(segment_->flight(rank)),
@@ -39,6 +46,8 @@ Engine::Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> proc
       slots_{segment_->slot_bytes() / (2 * static_cast<std::size_t>(batch)) / kCacheLine * kCacheLine,
              static_cast<std::size_t>(batch), 1},
       small_sets_{kSmallSetBytes, 1, kSmallSets / 2},
+      distances_(segment_, rank, far),
+      aside_(segment_, rank),
       seen_(static_cast<std::size_t>(segment_->ranks()), 0),
       checked_(static_cast<std::size_t>(segment_->ranks()), 0),
       dead_(static_cast<std::size_t>(segment_->ranks()), false) {}
@@ -56,6 +65,7 @@ void Engine::enter() {
   if (has_entered_) return;
   has_entered_ = true;
   auto& line = segment_->line(rank_);
+  aside_.show();
   line.fingerprint[call_ % kCallsInLine].store(history_, std::memory_order_relaxed);
   line.entered.store(call_, std::memory_order_release);
 }
@@ -142,6 +152,8 @@ bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint6
       pause();
       there = look();
     }
+    if (waits && there) aside_.met();
+    if (!there && watch.patience.steps_aside) aside_.before_yielding(peer);
     // Where others compute, each yield may cost a time slice of theirs: be done with it after a while.
     Clock::time_point limit{};
     auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;
@@ -197,7 +209,9 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
   const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
   if (step.operands == 1) {
     auto size = operands[0].is_partial != 0 ? static_cast<std::size_t>(plan.partial_itemsize) : itemsize;
-    copy_to_both(to, place, address(operands[0]), static_cast<std::size_t>(length) * size, streams);
+    bool place_streams = place != nullptr && !plan.is_small && distances_.far();
+    copy_to_both(to, streams, place, place_streams, address(operands[0]), static_cast<std::size_t>(length) * size);
+    if (streams || place_streams) settle();
     return;
   }
   FoldOperand few[kFewOperands];
@@ -207,9 +221,15 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
     many.resize(static_cast<std::size_t>(step.operands));
     from = many.data();
   }
-  for (std::int64_t i = 0; i < step.operands; ++i) from[i] = {address(operands[i]), operands[i].is_partial != 0};
-  plan.fold({to, streams, place, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
+  bool is_folded_on = false;  // what stands in its place already: nobody else reads that yet
+  for (std::int64_t i = 0; i < step.operands; ++i) {
+    from[i] = {address(operands[i]), operands[i].is_partial != 0};
+    is_folded_on = is_folded_on || from[i].data == place;
+  }
+  bool place_streams = place != nullptr && !plan.is_small && !is_folded_on && distances_.far();
+  plan.fold({to, streams, place, place_streams, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
              static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length)});
+  if (streams || place_streams) settle();
 }
 
 Verdict Engine::run(const Plan& plan, const std::byte* input, std::byte* output, double timeout_s, Patience patience,
@@ -246,6 +266,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
     return verdict;
   };
 
+  bool finds_distance = !plan.is_small && distances_.is_due(plan.bytes);
   auto done = base_;
   auto& memory = plan.is_small ? small_sets_ : slots_;
   auto batch = static_cast<std::int64_t>(memory.slices);
@@ -268,6 +289,9 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
           if (!arrived(peer, before, flag, Until::next, verdict, watch)) return give_up();
           recorder.done(Did::waited, stage.first_wait + w, first + i);
         }
+        if (finds_distance && number == 1 && first + i == 0 && stage.waits > 0) {
+          distances_.follow_one(&plan.waits[static_cast<std::size_t>(stage.first_wait)], static_cast<std::size_t>(stage.waits));
+        }
         auto set = memory.first_set() + static_cast<std::size_t>(i);
         auto step = stage.first_step;
         auto run_steps = [&](std::int64_t end) {
@@ -277,6 +301,7 @@ Verdict Engine::carry_out(const Plan& plan, const std::byte* input, std::byte* o
           }
         };
         run_steps(step + stage.before);
+        if (finds_distance && number == 0 && first + i == 0) distances_.leave_trail();
         if (stage.announces != 0) {
           bool leaves = memory.is_last() && i + 1 == slices && number + 1 == plan.stages.size();
           if (plan.is_small && number == 0) segment_->small_set(rank_, set).flag.store(history_, std::memory_order_release);

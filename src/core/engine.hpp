@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "aside.hpp"
+#include "distance.hpp"
 #include "plan.hpp"
 #include "recording.hpp"
 #include "segment.hpp"
@@ -42,7 +44,8 @@ struct RankState {
 
 class Engine {
  public:
-  Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch);
+  Engine(std::shared_ptr<Segment> segment, int rank, std::vector<int> process_fds, int batch,
+         std::optional<bool> far = {});
 
   // Carry out `plan` on the user's memory. A failure leaves the communicator broken, on all ranks.
   // Where there is a `recording`, it gets what was done when.
@@ -59,6 +62,8 @@ class Engine {
   int rank() const { return rank_; }
   std::size_t set_bytes() const { return slots_.set_bytes; }  // in which a slice must fit
   std::uint64_t call() const { return call_; }
+  std::vector<std::int64_t> distances_ns() const { return distances_.ns(); }
+  bool writes_past_caches() const { return distances_.far(); }
   // What each rank is doing or, if the communicator is broken, was doing when it broke.
   std::vector<RankState> states() const;
 
@@ -80,6 +85,8 @@ class Engine {
   CallRecorder flight_;
   std::vector<int> process_fds_;
   Halves slots_, small_sets_;
+  Distances distances_;
+  Aside aside_;
   std::uint64_t call_ = 0;              // this call
   bool has_entered_ = false;            // whether the line shows this call
   std::uint64_t history_ = 0;           // the fingerprint of all calls so far

@@ -15,10 +15,13 @@ struct FoldOperand {
 // Fold `count` operands (two or more) of `length` elements into `output`, `place`, or both (either may be
 // null). An operand may be the output or the place itself. 16-bit floats are folded in float32: partial
 // operands, and the place where `is_partial` says so, hold float32. The result is divided by `divisor`.
+//
+// What is written past the caches, if `output_streams` or `place_streams` say so, others may not look at before `settle`.
 struct FoldJob {
-  void* output;  // written past the caches if `streams` says so: it is too long to be found there later
-  bool streams;
+  void* output;
+  bool output_streams;  // it is too long to be found in a cache later
   void* place;
+  bool place_streams;   // its readers are far away
   bool is_partial;
   std::int64_t divisor;
   const FoldOperand* operands;

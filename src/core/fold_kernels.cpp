@@ -15,7 +15,10 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kBlockBytes = 4096;  // accumulators of a block stay in the first cache
+constexpr std::size_t kBlockBytes = 4096;                    // accumulators of a block stay in the first cache
+constexpr std::size_t kStreamBytes = std::size_t{16} << 10;  // past the caches at a time; 4 KiB take a third longer
+
+std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
 
 // How an element is stored and in which type it is folded. Plain types are both.
 template <class T>
@@ -237,27 +240,30 @@ void divide(T* values, std::int64_t divisor, std::size_t n) {
   }
 }
 
-// For types that are folded as they are stored: the result is made in one destination, then copied.
+// For types that are folded as they are stored: the result is made in one place, then copied. That is a destination, or
+// else room in the first cache where all of them are written past the caches.
 template <class Kind, class Op>
 void fold_plain(const FoldJob& job) {
   using T = typename Kind::Stored;
   constexpr std::size_t block = kBlockBytes / sizeof(T);
-  alignas(64) T room[block];
+  alignas(64) T room[kStreamBytes / sizeof(T)];
   auto* output = static_cast<T*>(job.output);
   auto* place = static_cast<T*>(job.place);
-  for (std::size_t at = 0; at < job.length; at += block) {
-    std::size_t n = job.length - at < block ? job.length - at : block;
-    auto load = [&](std::size_t j) { return static_cast<const T*>(job.operands[j].data) + at; };
+  std::size_t piece = job.output_streams || job.place_streams ? kStreamBytes / sizeof(T) : block;
+  for (std::size_t at = 0; at < job.length; at += piece) {
+    std::size_t n = least(piece, job.length - at);
     // What is read again soon (by the other ranks, in the slot) is made first, in the caches.
-    T* made = place != nullptr ? place + at : job.streams ? room : output + at;
-    fold_block<Op, T>(made, load, job.count, n);
-    if (job.divisor != 1) divide(made, job.divisor, n);
-    if (output == nullptr || made == output + at) continue;
-    if (job.streams) {
-      copy_bytes_past_caches(output + at, made, n * sizeof(T));
-    } else {
-      copy_bytes(output + at, made, n * sizeof(T));
+    bool needs_room = place != nullptr ? job.place_streams : job.output_streams;
+    T* made = needs_room ? room : (place != nullptr ? place : output) + at;
+    for (std::size_t b = 0; b < n; b += block) {
+      std::size_t m = least(block, n - b);
+      auto load = [&](std::size_t j) { return static_cast<const T*>(job.operands[j].data) + at + b; };
+      fold_block<Op, T>(made + b, load, job.count, m);
+      if (job.divisor != 1) divide(made + b, job.divisor, m);
     }
+    if (place != nullptr && made != place + at) copy_bytes_past_caches(place + at, made, n * sizeof(T));
+    if (output == nullptr || made == output + at) continue;
+    (job.output_streams ? copy_bytes_past_caches : copy_bytes)(output + at, made, n * sizeof(T));
   }
 }
 
@@ -266,27 +272,39 @@ template <class Kind, class Op>
 void fold_wide(const FoldJob& job) {
   using Stored = typename Kind::Stored;
   using Wide = typename Kind::Folded;
-  constexpr std::size_t block = kBlockBytes / sizeof(Wide);
+  constexpr std::size_t block = kBlockBytes / sizeof(Wide), most = kStreamBytes / sizeof(Wide);
   alignas(64) Wide room[4][block];
   alignas(64) Wide result[block];
-  for (std::size_t at = 0; at < job.length; at += block) {
-    std::size_t n = job.length - at < block ? job.length - at : block;
-    std::size_t used = 0;
-    auto load = [&](std::size_t j) {
-      if (job.operands[j].is_partial) return static_cast<const Wide*>(job.operands[j].data) + at;
-      Wide* widened = room[used++ % 4];
-      Kind::widen(static_cast<const Stored*>(job.operands[j].data) + at, widened, n);
-      return static_cast<const Wide*>(widened);
-    };
-    fold_block<Op, Wide>(result, load, job.count, n);
-    if (job.divisor != 1) divide(result, job.divisor, n);
-    if (job.output != nullptr) Kind::narrow(result, static_cast<Stored*>(job.output) + at, n);
-    if (job.place == nullptr) continue;
-    if (job.is_partial) {
-      copy_bytes(static_cast<Wide*>(job.place) + at, result, n * sizeof(Wide));
-    } else {
-      Kind::narrow(result, static_cast<Stored*>(job.place) + at, n);
+  alignas(64) std::byte room_of_place[kStreamBytes];
+  alignas(64) Stored room_of_output[most];
+  auto* output = static_cast<Stored*>(job.output);
+  auto* place = static_cast<std::byte*>(job.place);
+  std::size_t place_size = job.is_partial ? sizeof(Wide) : sizeof(Stored);
+  std::size_t piece = job.output_streams || job.place_streams ? most : block;
+  for (std::size_t at = 0; at < job.length; at += piece) {
+    std::size_t n = least(piece, job.length - at);
+    auto* to_output = output == nullptr ? nullptr : job.output_streams ? room_of_output : output + at;
+    auto* to_place = place == nullptr ? nullptr : job.place_streams ? room_of_place : place + at * place_size;
+    for (std::size_t b = 0; b < n; b += block) {
+      std::size_t m = least(block, n - b), used = 0;
+      auto load = [&](std::size_t j) {
+        if (job.operands[j].is_partial) return static_cast<const Wide*>(job.operands[j].data) + at + b;
+        Wide* widened = room[used++ % 4];
+        Kind::widen(static_cast<const Stored*>(job.operands[j].data) + at + b, widened, m);
+        return static_cast<const Wide*>(widened);
+      };
+      fold_block<Op, Wide>(result, load, job.count, m);
+      if (job.divisor != 1) divide(result, job.divisor, m);
+      if (output != nullptr) Kind::narrow(result, to_output + b, m);
+      if (place == nullptr) continue;
+      if (job.is_partial) {
+        copy_bytes(reinterpret_cast<Wide*>(to_place) + b, result, m * sizeof(Wide));
+      } else {
+        Kind::narrow(result, reinterpret_cast<Stored*>(to_place) + b, m);
+      }
     }
+    if (to_output == room_of_output) copy_bytes_past_caches(output + at, room_of_output, n * sizeof(Stored));
+    if (to_place == room_of_place) copy_bytes_past_caches(place + at * place_size, room_of_place, n * place_size);
   }
 }
 

@@ -21,7 +21,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct Places {
-  std::size_t lines, histories, bells, snapshots, flights, pipes, small_sets, slots, end;
+  std::size_t lines, histories, bells, snapshots, flights, pipes, trails, small_sets, slots, end;
 };
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -38,7 +38,8 @@ Places places(int ranks, std::size_t slot_bytes) {
   p.snapshots = p.bells + n * sizeof(Bell);
   p.flights = round_up(p.snapshots + n * sizeof(Snapshot), 2 * kCacheLine);
   p.pipes = round_up(p.flights + n * sizeof(Flight), kPage);
-  p.small_sets = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
+  p.trails = round_up(p.pipes + n * n * sizeof(Pipe), kPage);
+  p.small_sets = round_up(p.trails + n * sizeof(Trail), kPage);
   p.slots = round_up(p.small_sets + n * kSmallSets * sizeof(SmallSet), kPage);
   if (slot_bytes != 0 && n > (SIZE_MAX - p.slots) / slot_bytes) {
     throw std::invalid_argument("a segment of that size does not fit an address space");
@@ -71,6 +72,7 @@ Segment::Segment(int fd, int ranks, std::size_t slot_bytes) : ranks_(ranks), slo
   snapshots_ = p.snapshots;
   flights_ = p.flights;
   pipes_ = p.pipes;
+  trails_ = p.trails;
   small_sets_ = p.small_sets;
   slots_ = p.slots;
   void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

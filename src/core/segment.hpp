@@ -7,6 +7,7 @@
 //   Snapshot  x ranks          what each rank was doing when the communicator broke
 //   Flight    x ranks          what each rank's last calls were, for error messages and for readers from outside
 //   Pipe      x ranks x ranks  from the first rank to the second
+//   Trail     x ranks          lines that others read to find out how long that takes
 //   SmallSet  x ranks x 32     the data of short calls; written by its rank only, read by all
 //   slot      x ranks          and that of all others
 //
@@ -30,7 +31,7 @@ inline constexpr std::size_t kCallsInLine = 4;  // of which a rank shows the fin
 inline constexpr std::size_t kCalls = 64;       // and further back
 inline constexpr std::size_t kMostAhead = kSmallSets + 2 + 1;  // all small sets, two calls in the slot, and entering one more
 static_assert(kMostAhead < kCalls);
-inline constexpr std::uint32_t kVersion = 5;  // of all that follows
+inline constexpr std::uint32_t kVersion = 6;  // of all that follows
 inline constexpr std::uint64_t kMagic = 0x656c'6f64'6e61'7261;  // 'arandole': what every segment begins with
 
 // Why a communicator can no longer be used. The first rank to fail writes it; the others follow.
@@ -55,6 +56,7 @@ struct alignas(kCacheLine) Line {
   std::atomic<std::uint32_t> sleepers;  // how many ranks sleep until `counter` changes,
   std::atomic<std::uint32_t> waiters;   // and until the rank leaves a half of its small sets
   std::atomic<std::uint32_t> left;      // Left, once the rank makes no more calls
+  std::atomic<std::uint32_t> core;      // the number of the core that the rank was on when it entered, and 1; 0: not known
   std::atomic<std::uint64_t> fingerprint[kCallsInLine];  // of all calls up to call c, at c % kCallsInLine
 };
 static_assert(sizeof(Line) == kCacheLine);
@@ -74,6 +76,18 @@ struct alignas(kCacheLine) SmallSet {
 };
 
 static_assert(sizeof(SmallSet) == kCacheLine + kSmallSetBytes);
+
+// Lines that a rank writes and others read, one after the other in an order that no processor fetches ahead in.
+inline constexpr std::size_t kTrailLines = 6;
+inline constexpr std::uint64_t kTrailOrder[kTrailLines] = {0, 3, 1, 4, 2, 5};
+
+struct Trail {
+  struct alignas(4 * kCacheLine) Line {
+    std::atomic<std::uint64_t> next;
+  };
+  Line lines[kTrailLines];
+  alignas(kCacheLine) std::atomic<std::int64_t> farthest_ns;  // how long it takes the rank to read one of the farthest other
+};
 
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> rings;
@@ -124,6 +138,7 @@ class Segment {
     auto index = static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(to);
     return *reinterpret_cast<Pipe*>(base_ + pipes_ + index * sizeof(Pipe));
   }
+  Trail& trail(int rank) const { return reinterpret_cast<Trail*>(base_ + trails_)[rank]; }
   Snapshot& snapshot(int rank) const {
     return *reinterpret_cast<Snapshot*>(base_ + snapshots_ + static_cast<std::size_t>(rank) * sizeof(Snapshot));
   }
@@ -148,7 +163,7 @@ class Segment {
   std::size_t bytes_ = 0;
   int ranks_;
   std::size_t slot_bytes_;
-  std::size_t lines_, histories_, bells_, snapshots_, flights_, pipes_, small_sets_, slots_;
+  std::size_t lines_, histories_, bells_, snapshots_, flights_, pipes_, trails_, small_sets_, slots_;
 };
 
 }  // namespace farandole

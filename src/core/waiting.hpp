@@ -20,6 +20,7 @@ struct Patience {
   int spins;            // looks at the counter with a pause in between
   int yields;           // looks with sched_yield in between
   int yields_for_room;  // the same, where a rank is many calls ahead, and others will need some time
+  bool steps_aside = false;  // whether a rank leaves a core on which the one that it waits for is
 };
 
 // What a rank that has waited for long looks at besides the counter.

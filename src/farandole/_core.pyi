@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ANY_RANK: int
+FAR_NS: int
 RECORD_BYTES: int
 FLIGHT_BYTES: int
 SEGMENT_MAGIC: int
@@ -39,6 +40,8 @@ class Runner:
         foreground: tuple[int, int, int],
         background: tuple[int, int, int],
         batch: int,
+        far: bool | None = None,
+        steps_aside: bool = False,
     ) -> None: ...
     def plan(
         self,
@@ -108,6 +111,8 @@ class Runner:
     def control(self) -> bytes: ...
     def close(self, limit_s: float, how: int = 1, ending: str = "") -> None: ...
     def broken(self) -> tuple[int, int, int]: ...
+    def distances_ns(self) -> list[int]: ...
+    def writes_past_caches(self) -> bool: ...
     @property
     def call(self) -> int: ...
     @property

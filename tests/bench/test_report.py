@@ -16,7 +16,7 @@ from farandole.bench.sweep import Measured, Sweep
 def row(library: str, size_bytes: int, median_s: float, *, checked: bool = True, ranks: int = 2) -> Measured:
     mean_s = 1.5 * median_s if library == "farandole" else 3 * median_s
     times = (median_s, mean_s, 4 * median_s, median_s / 2)
-    return Measured(library, "all_reduce", ranks, size_bytes, 10, *times, checked, "", (median_s,), (mean_s,))
+    return Measured(library, "all_reduce", ranks, size_bytes, 10, *times, checked, "", (median_s,), (mean_s,), ())
 
 
 MEASURED = [

@@ -1,6 +1,7 @@
-// The engine without Python, for the sanitizers: ranks are threads over one segment, so that every access of one
-// rank to what another has written is seen. Collectives in the foreground and the background, by way of slots and over
-// inputs that all ranks share, messages, and ends of every kind. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
+// The engine without Python, for the sanitizers: ranks are threads over one segment, so that accesses of one
+// rank to what another has written are seen, all but writes past the caches. Collectives in the foreground and the background, by way of slots and over
+// inputs that all ranks share, messages, and ends of every kind. Half of the ranks write past the caches, the others find
+// out how far away the ranks are. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int kRanks = 4, kBatch = 2;
 constexpr std::size_t kSlotBytes = 16384, kLongest = 20000;
-constexpr Patience kPatience{20, 20, 20};
+constexpr Patience kPatience{20, 20, 20, true};
 const std::function<bool()> kNever = [] { return false; };
 
 void expect(bool holds, const char* what) {
@@ -66,7 +67,7 @@ Plan all_reduce(std::int64_t length, std::uint64_t fingerprint, bool is_shared =
 struct Rank {
   Rank(std::shared_ptr<Segment> segment, int number, std::vector<int> deaths, float* inputs)
       : inputs(inputs + static_cast<std::size_t>(number) * kLongest),
-        engine(segment, number, deaths, kBatch),
+        engine(segment, number, deaths, kBatch, number % 2 == 0 ? std::optional<bool>(true) : std::nullopt),
         progress(engine, kPatience, kPatience),
         post(segment, number, deaths, kPatience) {}
 
@@ -192,7 +193,7 @@ Failure end(Rank& me, int number, int how, int death, std::int64_t length) {
     if (number == 0 && how == 3) me.close(0);
   }
   std::thread closes;
-  if (number == 1) closes = std::thread([&] { std::this_thread::yield(); me.engine.states(); });
+  if (number == 1) closes = std::thread([&] { std::this_thread::yield(); me.engine.states(); me.engine.distances_ns(); });
   auto last = me.progress.run(plan, at(more), at(more), how == 0 && number != 0 ? 0.05 : 60, kNever).failure;
   if (closes.joinable()) closes.join();
   me.close(0.01);

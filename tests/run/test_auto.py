@@ -18,7 +18,7 @@ KIB = 1 << 10
         (3, 2, 32 * KIB, "naive", "direct"),  # more ranks than cores
         (4, 2, 64 * KIB // 3, "naive", "direct"),
         (6, 2, 64 * KIB // 5, "naive", "direct"),
-        (8, 2, 64 * KIB // 7, "naive", "parameter_server"),  # more than three of them on each
+        (8, 2, 24 * KIB // 7, "naive", "parameter_server"),  # more than three of them on each
         (8, 2, 32 * KIB, "parameter_server", "direct"),
         (16, 4, 32 * KIB, "parameter_server", "direct"),
     ],

@@ -12,9 +12,12 @@ import pytest
 
 from farandole.algorithms import REGISTRY
 from farandole.collectives import COLLECTIVES
+from farandole.run.engine import STREAM_FROM_BYTES
 from farandole.run.spawn import spawn
+from farandole.run.start import CACHES
 
 RANKS_PY = str(Path(__file__).with_name("conformance_ranks.py"))
+LONG_BYTES = 8000  # more than a small set has
 SIZES = (*range(1, 10), 13, 17)
 
 
@@ -35,7 +38,15 @@ def test_every_algorithm_gives_what_numpy_computes(ranks: int) -> None:
     assert wrong == [[]] * ranks
 
 
+@pytest.fixture(params=["shared", "apart"])
+def caches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How ranks write what others will read: as usual, or past the caches."""
+    monkeypatch.setenv(CACHES, request.param)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("ranks", [3, 4])
+@pytest.mark.usefixtures("caches")
 def test_messages_longer_than_a_slot_go_through_it_in_slices(ranks: int) -> None:
     cases = [{**case, "length": length} for case in _cases(ranks) if case["length"] == 997 for length in (4999, 65537)]
     arguments = {"cases": cases, "dtype": "int32", "op": "sum", "slot_bytes": 16384}
@@ -43,8 +54,16 @@ def test_messages_longer_than_a_slot_go_through_it_in_slices(ranks: int) -> None
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor"])
-def test_every_op_on_every_dtype(op: str) -> None:
-    assert spawn(3, f"{RANKS_PY}:check_dtypes", {"op": op}, timeout_s=50) == [[]] * 3
+def test_every_op_on_every_dtype(op: str, caches: str) -> None:
+    sizes = {"min_bytes": 1000 if caches == "shared" else LONG_BYTES}
+    assert spawn(3, f"{RANKS_PY}:check_dtypes", {"op": op, **sizes}, timeout_s=50) == [[]] * 3
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("op", ["sum", "avg"])
+@pytest.mark.usefixtures("caches")
+def test_results_that_no_cache_holds_on_every_dtype(op: str) -> None:
+    assert spawn(3, f"{RANKS_PY}:check_dtypes", {"op": op, "min_bytes": STREAM_FROM_BYTES}, timeout_s=100) == [[]] * 3
 
 
 def test_all_ranks_end_with_the_same_bits_whatever_the_algorithm() -> None:
@@ -55,6 +74,7 @@ def test_all_ranks_end_with_the_same_bits_whatever_the_algorithm() -> None:
 
 
 @pytest.mark.parametrize("ranks", [3, 6])
+@pytest.mark.usefixtures("caches")
 def test_the_native_and_the_reference_engine_give_the_same_bits(ranks: int) -> None:
     assert spawn(ranks, f"{RANKS_PY}:differs_from_reference", timeout_s=50) == [[]] * ranks
 

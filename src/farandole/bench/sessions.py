@@ -60,6 +60,9 @@ class Session(Protocol):
     def detail(self) -> str:
         """How the last call was carried out, where the library says so."""
 
+    def line_ns(self) -> int:
+        """How long the core of the farthest rank takes to hand over a line of memory, as far as the library knows."""
+
     def close(self) -> None:
         """Leave."""
 
@@ -94,6 +97,10 @@ class FarandoleSession:
     def detail(self) -> str:
         """The algorithm."""
         return self._communicator.last_algorithm
+
+    def line_ns(self) -> int:
+        """What it has found out."""
+        return max(self._communicator.distances_ns())
 
     def close(self) -> None:
         """Leave."""
@@ -145,6 +152,10 @@ class TorchSession:
         """The algorithm, where the backend is ours; Gloo does not say."""
         return "" if self._ours is None else str(self._ours.last_algorithm())
 
+    def line_ns(self) -> int:
+        """0: it does not say."""
+        return 0
+
     def close(self) -> None:
         """Leave."""
         self._distributed.destroy_process_group()
@@ -185,6 +196,10 @@ class MpiSession:
     def detail(self) -> str:
         """Nothing: it does not say."""
         return ""
+
+    def line_ns(self) -> int:
+        """0: it does not say."""
+        return 0
 
     def close(self) -> None:
         """Leave."""

@@ -59,7 +59,8 @@ class Measured:
     """One library at one point; ``detail`` is the algorithm that it says it used.
 
     ``mean_s`` is the median over the batches of their means, the other times are over all repetitions.
-    ``batch_medians_s`` and ``batch_means_s`` are those of each batch, one in each round.
+    ``batch_medians_s`` and ``batch_means_s`` are those of each batch, one in each round. ``batch_line_ns`` is how long
+    it then took to read a line of memory from the core of the farthest rank; 0 where the library does not say.
     """
 
     library: str
@@ -75,6 +76,7 @@ class Measured:
     detail: str
     batch_medians_s: tuple[float, ...]
     batch_means_s: tuple[float, ...]
+    batch_line_ns: tuple[int, ...]
 
     @property
     def algbw(self) -> float:
@@ -101,6 +103,7 @@ class _Point:
     """The batches of one library at one point."""
 
     times_s: list[list[float]] = field(default_factory=list)  # of each batch, the mean over the ranks
+    line_ns: list[int] = field(default_factory=list)
     right: bool = True
     detail: str = ""
 
@@ -178,6 +181,7 @@ def _batch(plan: Plan, job: Job, collective: str, size_bytes: int, point: _Point
     answers = job.ask({"do": "time", "repetitions": repetitions}, plan.timeout_s + 10 * plan.batch_s, what)
     point.right &= all(answer["right"] for answer in answers)
     point.times_s.append(np.mean([answer["times_s"] for answer in answers], axis=0).tolist())
+    point.line_ns.append(max(answer["line_ns"] for answer in answers))
 
 
 def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _Point) -> Measured:
@@ -197,6 +201,7 @@ def _measured(name: str, collective: str, ranks: int, size_bytes: int, point: _P
         detail=point.detail,
         batch_medians_s=tuple(float(np.median(batch)) for batch in point.times_s),
         batch_means_s=means,
+        batch_line_ns=tuple(point.line_ns),
     )
 
 

@@ -47,7 +47,7 @@ def _one_round(most_read_bytes: int, per_core: int) -> Row:
 
 # The first that fits counts.
 TABLE = (
-    _one_round(64 << 10, per_core=1),
+    _one_round(24 << 10, per_core=3),
     Row(
         "all_reduce",
         "parameter_server",
@@ -55,6 +55,7 @@ TABLE = (
         per_core=3,
         most_bytes=32 << 10,
     ),
+    _one_round(64 << 10, per_core=1),
     _one_round(28 << 10, per_core=0),
     Row("barrier", "dissemination", "it has the fewest rounds"),
 )

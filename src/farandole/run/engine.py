@@ -78,10 +78,13 @@ class _Kept:
 class Engine:
     """Runs calls for one rank of a communicator, over the segment of a meeting, which it keeps and closes."""
 
-    def __init__(self, meeting: Meeting, slot_bytes: int, *, deterministic: bool = False) -> None:
+    def __init__(
+        self, meeting: Meeting, slot_bytes: int, *, deterministic: bool = False, far: bool | None = None
+    ) -> None:
         """Map the segment that the ranks share; each has ``slot_bytes`` of it.
 
-        If ``deterministic``, whatever does not add up in the order of the ranks is refused.
+        If ``deterministic``, whatever does not add up in the order of the ranks is refused. ``far`` is whether the
+        others' cores share no cache with this rank's; None to find out, again and again.
         """
         self._deterministic = deterministic
         self.rank = meeting.rank
@@ -103,6 +106,8 @@ class Engine:
             foreground=_CROWDED if crowded else _ALONE,
             background=_BACKGROUND,
             batch=BATCH_SLICES,
+            far=far,
+            steps_aside=not crowded,
         )
         self.repeat = self._runner.repeat
         meeting.unbind()
@@ -187,6 +192,15 @@ class Engine:
     def tables(self, planned: Planned) -> Bound:
         """What the plan of a call was made from."""
         return bind(planned.program, planned.layout, planned.call.itemsize, _partial_itemsize(planned.call))
+
+    def distances_ns(self) -> list[int]:
+        """How many ns it takes to read a line of memory that each rank has just written; 0 where that is not known."""
+        return list(self._runner.distances_ns())
+
+    @property
+    def writes_past_caches(self) -> bool:
+        """Whether this rank now writes what others will read past the caches, because one of them is far away."""
+        return self._runner.writes_past_caches()
 
     @property
     def last_algorithm(self) -> str:

@@ -22,6 +22,8 @@ from farandole.run.shared import SharedArrays
 
 PAGE = 4096
 DETERMINISTIC = "FARANDOLE_DETERMINISTIC"
+CACHES = "FARANDOLE_CACHES"
+_FAR = {"": None, "shared": False, "apart": True}
 TIMEOUT_S = 300.0
 MEETING_TIMEOUT_S = 60.0
 
@@ -113,6 +115,7 @@ def connect(
         return Communicator(Executor(place, None, timeout_s, Choices(1, 1, {}), SharedArrays(None)), make_part, key)
     variables = os.environ if environ is None else environ
     ordered = is_deterministic(variables) if deterministic is None else deterministic
+    far = caches_apart(variables)
     word = announcement(variables, size, slot_bytes, deterministic=ordered) if rank == 0 else ""
 
     def renounce(meeting: Meeting) -> None:
@@ -129,7 +132,7 @@ def connect(
     try:
         choices = agreed(meeting.word, size, meeting.cores)
         _check_agreed(rank, deterministic, choices)
-        engine = Engine(meeting, slot_bytes, deterministic=choices.deterministic)
+        engine = Engine(meeting, slot_bytes, deterministic=choices.deterministic, far=far)
         executor = Executor(place, engine, timeout_s, choices, SharedArrays(meet_over))
         return Communicator(executor, make_part, key)
     except BaseException:
@@ -144,6 +147,14 @@ def is_deterministic(environ: Mapping[str, str]) -> bool:
     if value not in {"", "0", "1"}:
         raise UsageError(f"{DETERMINISTIC} must be 0 or 1, not {value!r}", got=value)
     return value == "1"
+
+
+def caches_apart(environ: Mapping[str, str]) -> bool | None:
+    """Whether the environment says that the cores share no cache; None where it says nothing."""
+    value = environ.get(CACHES, "")
+    if value not in _FAR:
+        raise UsageError(f"{CACHES} must be shared or apart, or not set, not {value!r}", got=value)
+    return _FAR[value]
 
 
 def _check_agreed(rank: int, deterministic: bool | None, choices: Choices) -> None:
