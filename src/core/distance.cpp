@@ -77,15 +77,20 @@ void Distances::follow_one(const std::int64_t* peers, std::size_t count) {
   decide();
 }
 
-void Distances::decide() {
-  std::int64_t farthest_ns = said_ ? (*said_ ? kFarNs + 1 : kNearNs) : 0;
-  for (std::size_t rank = 0; !said_ && rank < seen_.size(); ++rank) {
-    bool is_known = seen_[rank].when + kKnownFor * seen_.size() >= due_;
-    if (is_known) farthest_ns = std::max(farthest_ns, seen_[rank].median.load(std::memory_order_relaxed));
+std::int64_t Distances::own_farthest_ns() const {
+  if (said_) return *said_ ? kFarNs + 1 : kNearNs;
+  std::int64_t farthest_ns = 0;
+  for (auto& seen : seen_) {
+    bool is_known = seen.when + kKnownFor * seen_.size() >= due_;
+    if (is_known) farthest_ns = std::max(farthest_ns, seen.median.load(std::memory_order_relaxed));
   }
-  auto& mine = segment_->trail(rank_).farthest_ns;
+  return farthest_ns;
+}
+
+void Distances::decide() {
+  auto farthest_ns = own_farthest_ns();
   if (farthest_ns != 0) {
-    mine.store(farthest_ns, std::memory_order_relaxed);
+    segment_->trail(rank_).farthest_ns.store(farthest_ns, std::memory_order_relaxed);
   } else {
     for (int rank = 0; rank < segment_->ranks(); ++rank) {
       farthest_ns = std::max(farthest_ns, segment_->trail(rank).farthest_ns.load(std::memory_order_relaxed));

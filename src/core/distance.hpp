@@ -50,6 +50,8 @@ class Distances {
   };
 
   std::int64_t line_ns(int rank) const;
+  // To read a line of the farthest rank, as far as this one has found out lately or was told; 0 if it knows none.
+  std::int64_t own_farthest_ns() const;
   void decide();
 
   std::shared_ptr<Segment> segment_;

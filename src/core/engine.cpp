@@ -206,10 +206,10 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
     return slot(operand.rank, operand.offset);
   };
   bool streams = plan.streams && input != output;  // in place, the output has just been read
+  bool place_streams = place != nullptr && !plan.is_small && distances_.far();
   const Operand* operands = &plan.operands[static_cast<std::size_t>(step.first_operand)];
   if (step.operands == 1) {
     auto size = operands[0].is_partial != 0 ? static_cast<std::size_t>(plan.partial_itemsize) : itemsize;
-    bool place_streams = place != nullptr && !plan.is_small && distances_.far();
     copy_to_both(to, streams, place, place_streams, address(operands[0]), static_cast<std::size_t>(length) * size);
     if (streams || place_streams) settle();
     return;
@@ -221,12 +221,10 @@ void Engine::run_step(const Plan& plan, const Step& step, std::int64_t slice, st
     many.resize(static_cast<std::size_t>(step.operands));
     from = many.data();
   }
-  bool is_folded_on = false;  // what stands in its place already: nobody else reads that yet
   for (std::int64_t i = 0; i < step.operands; ++i) {
     from[i] = {address(operands[i]), operands[i].is_partial != 0};
-    is_folded_on = is_folded_on || from[i].data == place;
+    place_streams = place_streams && from[i].data != place;  // what is folded on where it stands nobody else reads yet
   }
-  bool place_streams = place != nullptr && !plan.is_small && !is_folded_on && distances_.far();
   plan.fold({to, streams, place, place_streams, step.is_partial != 0, step.finishes != 0 ? plan.divisor : 1, from,
              static_cast<std::size_t>(step.operands), static_cast<std::size_t>(length)});
   if (streams || place_streams) settle();

@@ -1,6 +1,6 @@
-// The engine without Python, for the sanitizers: ranks are threads over one segment, so that accesses of one
-// rank to what another has written are seen, all but writes past the caches. Collectives in the foreground and the background, by way of slots and over
-// inputs that all ranks share, messages, and ends of every kind. Half of the ranks write past the caches, the others find
+// The engine without Python, for the sanitizers: ranks are threads over one segment, so that accesses of one rank to what
+// another has written are seen, all but writes past the caches. Collectives in the foreground and the background, by way
+// of slots and over inputs that all ranks share, messages, and ends of every kind. Half of the ranks write past the caches, the others find
 // out how far away the ranks are. Built where FARANDOLE_SANITIZE is set; see scripts/sanitizers.sh.
 #include <algorithm>
 #include <atomic>
