@@ -1,6 +1,12 @@
-// Two ranks on one core, while another one is free: whenever one waits, it must give the core away for the other to go
-// on, and a short call takes five times as long. The kernel leaves them there for 10 to 20 ms, since each has only just
-// run. So the one with the higher rank steps aside: to a core that none of the ranks is on. Not where others keep all
+// Ranks that are badly spread over the cores, which the kernel puts up with for 10 ms to seconds, since each rank has
+// only just run, or sleeps again and again:
+//
+//   - Two on one core, while another is free. Whenever one waits, it must give the core away for the other to go on, and
+//     a short call takes five times as long.
+//   - More ranks than cores, and three on one core where another has one. Then all wait for the three, and calls of any
+//     length take up to twice as long.
+//
+// So the rank with the highest number steps aside: to the core that the fewest ranks are on. Not where others keep the
 // cores busy, for then the kernel has its reasons.
 #pragma once
 
@@ -12,6 +18,9 @@
 
 namespace farandole {
 
+// Whether a rank steps aside: never; so that each has a core; or, as there are too few, so that each has as many ranks.
+enum class Spread { as_it_is, apart, evenly };
+
 class Aside {
  public:
   Aside(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {}
@@ -21,14 +30,16 @@ class Aside {
   // A rank has come while this one was looking, so they are not on one core.
   void met() { together_ = 0; }
   // This rank has looked for `peer` for a while, and is about to give its core away.
-  void before_yielding(int peer);
+  void before_yielding(int peer, Spread spread);
 
  private:
-  void step_from(std::uint32_t here);
+  bool is_time_to_look(int peer, Spread spread, std::uint32_t here);
+  bool are_others_busy(Spread spread) const;
 
   std::shared_ptr<Segment> segment_;
   int rank_;
   int together_ = 0;  // how many times in a row the one waited for was on this core
+  int waits_ = 0;     // since this rank has last looked how all are spread
 };
 
 }  // namespace farandole

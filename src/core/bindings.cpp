@@ -191,13 +191,13 @@ class Runner {
  public:
   Runner(int fd, int rank, int ranks, std::size_t slot_bytes, std::vector<int> process_fds,
          std::tuple<int, int, int> foreground, std::tuple<int, int, int> background, int batch,
-         std::optional<bool> far, bool steps_aside)
+         std::optional<bool> far, bool crowded)
       : segment_(std::make_shared<Segment>(fd, ranks, slot_bytes)),
         rank_(rank),
         batch_(batch),
         engine_(segment_, rank, process_fds, batch, far),
-        progress_(std::make_unique<Progress>(engine_, patience(foreground, steps_aside), patience(background, false))),
-        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground, false))) {
+        progress_(std::make_unique<Progress>(engine_, patience(foreground, crowded ? Spread::evenly : Spread::apart), patience(background))),
+        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground))) {
     introduce(segment_->flight(rank));
   }
 
@@ -390,8 +390,8 @@ class Runner {
     task->finish({Failure::forked, -1});
     return {task, std::move(message)};
   }
-  static Patience patience(std::tuple<int, int, int> looks, bool steps_aside) {
-    return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks), steps_aside};
+  static Patience patience(std::tuple<int, int, int> looks, Spread spread = Spread::as_it_is) {
+    return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks), spread};
   }
 
   std::shared_ptr<Segment> segment_;
@@ -434,7 +434,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<int, int, int, std::size_t, std::vector<int>, std::tuple<int, int, int>, std::tuple<int, int, int>, int,
                     std::optional<bool>, bool>(),
            nb::arg("fd"), nb::arg("rank"), nb::arg("ranks"), nb::arg("slot_bytes"), nb::arg("process_fds"),
-           nb::arg("foreground"), nb::arg("background"), nb::arg("batch"), nb::arg("far").none() = nb::none(), nb::arg("steps_aside") = false)
+           nb::arg("foreground"), nb::arg("background"), nb::arg("batch"), nb::arg("far").none() = nb::none(), nb::arg("crowded") = false)
       .def("plan", &Runner::plan, nb::arg("stages"), nb::arg("steps"), nb::arg("operands"), nb::arg("waits"),
            nb::arg("slices"), nb::arg("stride"), nb::arg("itemsize"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("divisor"), nb::arg("peer_stride"), nb::arg("streams"), nb::arg("set_bytes"), nb::arg("fingerprint"), nb::arg("text"), nb::arg("size_bytes") = 0)

@@ -153,7 +153,7 @@ bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint6
       there = look();
     }
     if (waits && there) aside_.met();
-    if (!there && watch.patience.steps_aside) aside_.before_yielding(peer);
+    if (!there) aside_.before_yielding(peer, watch.patience.spread);
     // Where others compute, each yield may cost a time slice of theirs: be done with it after a while.
     Clock::time_point limit{};
     auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;

@@ -41,7 +41,7 @@ class Runner:
         background: tuple[int, int, int],
         batch: int,
         far: bool | None = None,
-        steps_aside: bool = False,
+        crowded: bool = False,
     ) -> None: ...
     def plan(
         self,

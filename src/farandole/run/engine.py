@@ -107,7 +107,7 @@ class Engine:
             background=_BACKGROUND,
             batch=BATCH_SLICES,
             far=far,
-            steps_aside=not crowded,
+            crowded=crowded,
         )
         self.repeat = self._runner.repeat
         meeting.unbind()
