@@ -12,34 +12,33 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <vector>
 
+#include "load.hpp"
 #include "segment.hpp"
+#include "waiting.hpp"
 
 namespace farandole {
 
-// Whether a rank steps aside: never; so that each has a core; or, as there are too few, so that each has as many ranks.
-enum class Spread { as_it_is, apart, evenly };
-
 class Aside {
  public:
-  Aside(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {}
+  Aside(std::shared_ptr<Segment> segment, int rank);
 
   // Say on which core this rank is.
   void show() const;
   // A rank has come while this one was looking, so they are not on one core.
   void met() { together_ = 0; }
   // This rank has looked for `peer` for a while, and is about to give its core away.
-  void before_yielding(int peer, Spread spread);
+  void before_yielding(int peer, Spread spread, Clock::time_point now);
 
  private:
-  bool is_time_to_look(int peer, Spread spread, std::uint32_t here);
-  bool are_others_busy(Spread spread) const;
+  bool is_time_to_look(int peer, Spread spread, Clock::time_point now, std::uint32_t here);
 
   std::shared_ptr<Segment> segment_;
   int rank_;
+  std::vector<int> ranks_on_;  // each core, when this rank last looked
   int together_ = 0;  // how many times in a row the one waited for was on this core
-  int waits_ = 0;     // since this rank has last looked how all are spread
+  Clock::time_point next_look_{};  // at how all are spread, where they are to be so evenly
 };
 
 }  // namespace farandole

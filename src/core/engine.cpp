@@ -5,9 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include <sched.h>
-
 #include "copy.hpp"
+#include "yielding.hpp"
 
 namespace farandole {
 namespace {
@@ -15,8 +14,6 @@ namespace {
 constexpr int kFewOperands = 16;
 constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15;  // odd: no history loses what came first
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
-constexpr int kYieldsPerLook = 16;
-constexpr auto kYieldFor = std::chrono::milliseconds(5);
 constexpr std::size_t kCopyBlock = std::size_t{16} << 10;  // stays in the first cache between two writes
 
 // Copy to the output and to the place, past the caches where that is said; either may be null.
@@ -153,17 +150,12 @@ bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint6
       there = look();
     }
     if (waits && there) aside_.met();
-    if (!there) aside_.before_yielding(peer, watch.patience.spread);
-    // Where others compute, each yield may cost a time slice of theirs: be done with it after a while.
-    Clock::time_point limit{};
-    auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;
-    for (int i = 0; !there && i < yields; ++i) {
-      sched_yield();
-      there = look();
-      if (i % kYieldsPerLook != kYieldsPerLook - 1) continue;
-      auto now = Clock::now();
-      if (limit == Clock::time_point{}) limit = now + kYieldFor;
-      if (now >= limit) break;
+    if (!there) {
+      Yielded yielded;
+      auto spread = watch.patience.spread;
+      aside_.before_yielding(peer, spread, yielded.began);
+      auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;
+      for (int i = 0; !there && i < yields && give_way(yielded, *segment_, spread); ++i) there = look();
     }
     if (!there && flag != nullptr) there = look_at_counter();  // as it was may be long ago
     while (!there) {

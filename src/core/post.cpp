@@ -4,9 +4,8 @@
 #include <cstring>
 #include <new>
 
-#include <sched.h>
-
 #include "copy.hpp"
+#include "yielding.hpp"
 
 namespace farandole {
 namespace {
@@ -268,7 +267,9 @@ void Post::wait_for_bell(std::uint32_t seen) {
   auto& bell = segment_->bell(rank_);
   auto quiet = [&] { return bell.rings.load(std::memory_order_acquire) == seen; };
   for (int i = 0; quiet() && i < patience_.spins; ++i) pause();
-  for (int i = 0; quiet() && i < patience_.yields; ++i) sched_yield();
+  if (!quiet()) return;
+  Yielded yielded;
+  for (int i = 0; quiet() && i < patience_.yields && give_way(yielded, *segment_, patience_.spread); ++i) continue;
   if (quiet()) listen(bell, seen);
 }
 

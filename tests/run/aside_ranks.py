@@ -1,8 +1,13 @@
-"""What the ranks of test_aside.py do."""
+"""What the ranks of test_aside.py do, whose place on the cores is bad."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +28,47 @@ def cores_after_one(tries: int, calls: int) -> tuple[list[int], bool]:
                 communicator.all_reduce(np.ones(2, np.float32))
             cores.append(_core())
     return cores, os.sched_getaffinity(0) == allowed
+
+
+def cores_after_uneven(tries: int, calls: int) -> list[int]:
+    """On which of two cores this rank of four is after so many short calls since three of them were on one core."""
+    two = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, two)  # before the ranks meet: they know that they are more than the cores
+    cores = []
+    with farandole.init(timeout_s=40) as communicator:
+        for _ in range(tries):
+            os.sched_setaffinity(0, {two[communicator.rank == 0]})
+            communicator.barrier()
+            os.sched_setaffinity(0, two)
+            for _ in range(calls):
+                communicator.all_reduce(np.ones(2, np.float32))
+            cores.append(_core())
+    return cores
+
+
+def sleeps_beside_a_busy_program(calls: int) -> int:
+    """How often this rank has slept in so many calls, while a program computes on the core that all ranks are on."""
+    with farandole.init(timeout_s=40) as communicator:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        with _busy_program() if communicator.rank == 0 else contextlib.nullcontext():
+            communicator.barrier()
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+            for _ in range(calls):
+                communicator.all_reduce(np.ones(2, np.float32))
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+
+
+@contextlib.contextmanager
+def _busy_program() -> Iterator[None]:
+    """A process that computes on the cores that this one may be on."""
+    code = "print('on', flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"on\n"
+            yield
+        finally:
+            program.kill()
 
 
 def _core() -> int:

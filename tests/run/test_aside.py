@@ -1,8 +1,9 @@
-"""Two ranks that are on one core although another is free do not stay there."""
+"""Ranks that are badly spread over the cores do not stay there; beside a program that computes, they sleep."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,15 @@ def test_a_rank_steps_aside_and_may_go_back() -> None:
     assert apart >= TRIES // 10  # not where other programs keep all cores busy just then
     assert first_may
     assert second_may
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_more_ranks_than_cores_are_spread_evenly() -> None:
+    cores = spawn(4, f"{RANKS_PY}:cores_after_uneven", {"tries": TRIES, "calls": 1000}, timeout_s=50)
+    even = sum(sorted(Counter(at).values()) == [2, 2] for at in zip(*cores, strict=True))
+    assert even >= TRIES // 2  # left to the kernel, a quarter of them; busy moments of other programs do not count
+
+
+def test_a_rank_beside_a_busy_program_sleeps() -> None:
+    sleeps = spawn(2, f"{RANKS_PY}:sleeps_beside_a_busy_program", {"calls": 400}, timeout_s=50)
+    assert sum(sleeps) >= 200  # one that gives its core away instead never sleeps
