@@ -1,6 +1,7 @@
 #include "aside.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <fstream>
@@ -9,14 +10,17 @@
 #include <vector>
 
 #include <sched.h>
-#include <unistd.h>
 
 namespace farandole {
 namespace {
 
+// To have a core each:
 constexpr int kTimes = 8;       // one right after the other: before that, it may be chance
 constexpr int kPatience = 500;  // times more, where others are busy
-constexpr auto kLookEvery = std::chrono::milliseconds(5);  // each look may bring the ranks out of step for some calls
+// To be spread evenly; each look may bring the ranks out of step for some calls:
+constexpr auto kLookEvery = std::chrono::milliseconds(5);
+constexpr auto kLookAgain = std::chrono::milliseconds(100);  // where others are busy
+
 constexpr std::size_t kMostCores = 8192;
 
 // A set of cores, as the kernel has it.
@@ -25,6 +29,13 @@ struct Cores {
   cpu_set_t* set() { return reinterpret_cast<cpu_set_t*>(memory.data()); }
   std::size_t bytes() const { return memory.size() * sizeof(unsigned long); }
   bool is_empty() { return CPU_COUNT_S(bytes(), set()) == 0; }
+  // A number above all of theirs.
+  std::size_t end() const {
+    auto words = memory.size();
+    while (words > 0 && memory[words - 1] == 0) --words;
+    return words * 8 * sizeof(unsigned long);
+  }
+  void add_all() { std::fill(memory.begin(), memory.end(), ~0UL); }
   bool has(std::size_t core) { return CPU_ISSET_S(core, bytes(), set()); }
   void add(std::size_t core) { CPU_SET_S(core, bytes(), set()); }
 
@@ -44,29 +55,33 @@ Cores neighbours(std::uint32_t core) {
   return found;
 }
 
-// Of the allowed cores those that the fewest ranks are on, near `here` if there is one; none if all are on as many as here,
-// or one less.
+// Of the allowed cores those that the fewest ranks are on; none if all are on as many as here, or one less.
 Cores better_than(std::uint32_t here, Cores& allowed, const std::vector<int>& ranks_on) {
   int fewest = INT_MAX;
   for (std::size_t core = 0; core < ranks_on.size(); ++core) {
     if (allowed.has(core)) fewest = std::min(fewest, ranks_on[core]);
   }
   Cores best;
-  if (fewest > ranks_on[here] - 2) return best;
-  for (std::size_t core = 0; core < ranks_on.size(); ++core) {
+  for (std::size_t core = 0; core < ranks_on.size() && fewest <= ranks_on[here] - 2; ++core) {
     if (allowed.has(core) && ranks_on[core] == fewest) best.add(core);
   }
+  return best;
+}
+
+// To one of `better` at once, near this one if there is one there; afterwards to wherever the thread could be before.
+bool move(std::uint32_t here, Cores& better, Cores& allowed) {
   Cores near = neighbours(here);
-  CPU_AND_S(near.bytes(), near.set(), near.set(), best.set());
-  return near.is_empty() ? best : near;
+  CPU_AND_S(near.bytes(), near.set(), near.set(), better.set());
+  Cores& to = near.is_empty() ? better : near;
+  if (sched_setaffinity(0, to.bytes(), to.set()) != 0) return false;
+  if (sched_setaffinity(0, allowed.bytes(), allowed.set()) == 0) return true;
+  Cores any;  // what was allowed before no longer is
+  any.add_all();
+  sched_setaffinity(0, any.bytes(), any.set());
+  return true;
 }
 
 }  // namespace
-
-Aside::Aside(std::shared_ptr<Segment> segment, int rank)
-    : segment_(std::move(segment)),
-      rank_(rank),
-      ranks_on_(std::clamp(static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_CONF)), std::size_t{1}, kMostCores)) {}
 
 void Aside::show() const {
   segment_->line(rank_).core.store(static_cast<std::uint32_t>(sched_getcpu() + 1), std::memory_order_relaxed);
@@ -79,30 +94,42 @@ bool Aside::is_time_to_look(int peer, Spread spread, Clock::time_point now, std:
   return together_ >= kTimes;
 }
 
-void Aside::before_yielding(int peer, Spread spread, Clock::time_point now) {
-  if (spread == Spread::as_it_is) return;
+// Of the ranks that wait on this core the one with the highest number, so that not two go for the same reason.
+bool Aside::is_to_go(std::uint32_t here) const {
+  for (int rank = rank_ + 1; rank < segment_->ranks(); ++rank) {
+    bool is_here = segment_->line(rank).core.load(std::memory_order_relaxed) == here + 1;
+    if (is_here && segment_->flight(rank).calls.waits_for.load(std::memory_order_relaxed) >= 0) return false;
+  }
+  return true;
+}
+
+bool Aside::before_yielding(int peer, Spread spread, Clock::time_point now) {
+  if (spread == Spread::as_it_is || (spread == Spread::evenly && now < next_look_)) return false;
   auto core = sched_getcpu();
-  if (core < 0 || static_cast<std::size_t>(core) >= ranks_on_.size()) return;
+  if (core < 0 || static_cast<std::size_t>(core) >= kMostCores) return false;
   auto here = static_cast<std::uint32_t>(core);
-  if (!is_time_to_look(peer, spread, now, here)) return;
+  if (!is_time_to_look(peer, spread, now, here)) return false;
   together_ = 0;
   next_look_ = now + kLookEvery;
-  std::fill(ranks_on_.begin(), ranks_on_.end(), 0);
+  show();
+  if (!is_to_go(here)) return false;
+  Cores allowed;
+  if (sched_getaffinity(0, allowed.bytes(), allowed.set()) != 0) return false;
+  std::vector<int> ranks_on(std::max<std::size_t>(allowed.end(), here + 1));
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     auto its = segment_->line(rank).core.load(std::memory_order_relaxed) - 1;
-    if (its == here && rank > rank_) return;  // who is to go, if any
-    if (its < ranks_on_.size()) ++ranks_on_[its];
+    if (its < ranks_on.size()) ++ranks_on[its];
   }
-  Cores allowed;
-  if (sched_getaffinity(0, allowed.bytes(), allowed.set()) != 0) return;
-  Cores better = better_than(here, allowed, ranks_on_);
-  if (better.is_empty()) return;
+  Cores better = better_than(here, allowed, ranks_on);
+  if (better.is_empty()) return false;
   if (are_others_busy(*segment_, spread)) {
     together_ = -kPatience;
-    return;
+    next_look_ = now + kLookAgain;
+    return false;
   }
-  // To go there at once; afterwards this thread may be wherever it could be before.
-  if (sched_setaffinity(0, better.bytes(), better.set()) == 0) sched_setaffinity(0, allowed.bytes(), allowed.set());
+  bool moved = move(here, better, allowed);
+  show();
+  return moved;
 }
 
 }  // namespace farandole

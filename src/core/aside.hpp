@@ -12,7 +12,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "load.hpp"
 #include "segment.hpp"
@@ -22,21 +22,21 @@ namespace farandole {
 
 class Aside {
  public:
-  Aside(std::shared_ptr<Segment> segment, int rank);
+  Aside(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {}
 
   // Say on which core this rank is.
   void show() const;
   // A rank has come while this one was looking, so they are not on one core.
   void met() { together_ = 0; }
-  // This rank has looked for `peer` for a while, and is about to give its core away.
-  void before_yielding(int peer, Spread spread, Clock::time_point now);
+  // This rank has looked for `peer` for a while, and is about to give its core away. True if it has moved.
+  bool before_yielding(int peer, Spread spread, Clock::time_point now);
 
  private:
   bool is_time_to_look(int peer, Spread spread, Clock::time_point now, std::uint32_t here);
+  bool is_to_go(std::uint32_t here) const;
 
   std::shared_ptr<Segment> segment_;
   int rank_;
-  std::vector<int> ranks_on_;  // each core, when this rank last looked
   int together_ = 0;  // how many times in a row the one waited for was on this core
   Clock::time_point next_look_{};  // at how all are spread, where they are to be so evenly
 };

@@ -196,8 +196,8 @@ class Runner {
         rank_(rank),
         batch_(batch),
         engine_(segment_, rank, process_fds, batch, far),
-        progress_(std::make_unique<Progress>(engine_, patience(foreground, crowded), patience(background))),
-        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground, crowded))) {
+        progress_(std::make_unique<Progress>(engine_, patience(foreground, spread(crowded)), patience(background, Spread::as_it_is))),
+        post_(std::make_unique<Post>(segment_, rank, std::move(process_fds), patience(foreground, spread(crowded)))) {
     introduce(segment_->flight(rank));
   }
 
@@ -390,8 +390,8 @@ class Runner {
     task->finish({Failure::forked, -1});
     return {task, std::move(message)};
   }
-  static Patience patience(std::tuple<int, int, int> looks, std::optional<bool> crowded = {}) {
-    auto spread = !crowded ? Spread::as_it_is : *crowded ? Spread::evenly : Spread::apart;
+  static Spread spread(bool crowded) { return crowded ? Spread::evenly : Spread::apart; }
+  static Patience patience(std::tuple<int, int, int> looks, Spread spread) {
     return {std::get<0>(looks), std::get<1>(looks), std::get<2>(looks), spread};
   }
 

@@ -153,7 +153,7 @@ bool Engine::arrived(int peer, std::uint64_t value, const std::atomic<std::uint6
     if (!there) {
       Yielded yielded;
       auto spread = watch.patience.spread;
-      aside_.before_yielding(peer, spread, yielded.began);
+      if (aside_.before_yielding(peer, spread, yielded.began)) yielded = {};
       auto yields = until == Until::room ? watch.patience.yields_for_room : watch.patience.yields;
       for (int i = 0; !there && i < yields && give_way(yielded, *segment_, spread); ++i) there = look();
     }

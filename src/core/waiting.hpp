@@ -21,7 +21,7 @@ struct Patience {
   int spins;            // looks at the counter with a pause in between
   int yields;           // looks with sched_yield in between
   int yields_for_room;  // the same, where a rank is many calls ahead, and others will need some time
-  Spread spread = Spread::as_it_is;  // whether the waiting rank steps aside, and for what
+  Spread spread = Spread::as_it_is;  // what ranks step aside for; and whether a long yield may have been one of them
 };
 
 // What a rank that has waited for long looks at besides the counter.

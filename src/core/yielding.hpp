@@ -1,7 +1,7 @@
 // Giving the core away while waiting. That is the fastest way to let another rank on this core go on. But where a program
 // computes beside the ranks, the kernel gives it the core for a whole time slice, some milliseconds, each time; one that
-// sleeps it lets run as soon as it is woken. So a thread that has found others computing sleeps, and tries again after a
-// while: after 20 ms, and up to a second where it finds them again and again.
+// sleeps it lets run as soon as it is woken. So a thread that has found others computing on a core sleeps there, and tries
+// again after a while: after 20 ms, and up to a second where it finds them again and again.
 #pragma once
 
 #include "load.hpp"
@@ -14,7 +14,7 @@ struct Yielded {
   Clock::time_point began = Clock::now(), last = began;
 };
 
-// Give the core away once. False where it is better to sleep: then it need not have done so.
+// Give the core away once, if that is better than to sleep.
 bool give_way(Yielded& yielded, const Segment& segment, Spread spread);
 
 }  // namespace farandole

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kRanks = 4, kBatch = 2;
 constexpr std::size_t kSlotBytes = 16384, kLongest = 20000;
-constexpr Patience kPatience{20, 20, 20, true};
+constexpr Patience kPatience{20, 20, 20, Spread::evenly};
 const std::function<bool()> kNever = [] { return false; };
 
 void expect(bool holds, const char* what) {

@@ -30,8 +30,11 @@ def cores_after_one(tries: int, calls: int) -> tuple[list[int], bool]:
     return cores, os.sched_getaffinity(0) == allowed
 
 
-def cores_after_uneven(tries: int, calls: int) -> list[int]:
-    """On which of two cores this rank of four is after so many short calls since three of them were on one core."""
+def cores_after_uneven(tries: int, calls: int) -> tuple[list[int], bool]:
+    """On which of two cores this rank of four is after so many short calls since three of them were on one.
+
+    And whether it may still be on both.
+    """
     two = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, two)  # before the ranks meet: they know that they are more than the cores
     cores = []
@@ -43,13 +46,19 @@ def cores_after_uneven(tries: int, calls: int) -> list[int]:
             for _ in range(calls):
                 communicator.all_reduce(np.ones(2, np.float32))
             cores.append(_core())
-    return cores
+    return cores, os.sched_getaffinity(0) == set(two)
 
 
-def sleeps_beside_a_busy_program(calls: int) -> int:
-    """How often this rank has slept in so many calls, while a program computes on the core that all ranks are on."""
+def sleeps_beside_a_busy_program(calls: int, knows: bool) -> int:
+    """How often this rank has slept in so many calls, while a program computes on the core that all ranks are on.
+
+    If it ``knows`` from the beginning that there is one core, a time slice that is gone may have been other ranks'.
+    """
+    one = {min(os.sched_getaffinity(0))}
+    if knows:
+        os.sched_setaffinity(0, one)
     with farandole.init(timeout_s=40) as communicator:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, one)
         with _busy_program() if communicator.rank == 0 else contextlib.nullcontext():
             communicator.barrier()
             before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

@@ -27,11 +27,13 @@ def test_a_rank_steps_aside_and_may_go_back() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_more_ranks_than_cores_are_spread_evenly() -> None:
-    cores = spawn(4, f"{RANKS_PY}:cores_after_uneven", {"tries": TRIES, "calls": 1000}, timeout_s=50)
-    even = sum(sorted(Counter(at).values()) == [2, 2] for at in zip(*cores, strict=True))
-    assert even >= TRIES // 2  # left to the kernel, a quarter of them; busy moments of other programs do not count
+    found = spawn(4, f"{RANKS_PY}:cores_after_uneven", {"tries": TRIES, "calls": 1000}, timeout_s=50)
+    even = sum(sorted(Counter(at).values()) == [2, 2] for at in zip(*(cores for cores, _ in found), strict=True))
+    assert even >= TRIES * 2 // 3  # left to the kernel, a quarter to a half of them
+    assert all(may for _, may in found)
 
 
-def test_a_rank_beside_a_busy_program_sleeps() -> None:
-    sleeps = spawn(2, f"{RANKS_PY}:sleeps_beside_a_busy_program", {"calls": 400}, timeout_s=50)
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_rank_beside_a_busy_program_sleeps(knows: bool) -> None:
+    sleeps = spawn(2, f"{RANKS_PY}:sleeps_beside_a_busy_program", {"calls": 400, "knows": knows}, timeout_s=50)
     assert sum(sleeps) >= 200  # one that gives its core away instead never sleeps

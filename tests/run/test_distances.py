@@ -16,7 +16,7 @@ LONG_BYTES, LONGER_BYTES, SHORT_BYTES = 64 << 10, 256 << 10, 64
 A_SECOND_NS = 1_000_000_000
 
 
-@pytest.mark.parametrize(("calls", "size_bytes"), [(300, LONGER_BYTES), (1600, LONG_BYTES)])
+@pytest.mark.parametrize(("calls", "size_bytes"), [(900, LONGER_BYTES), (4800, LONG_BYTES)])
 def test_each_rank_knows_the_others_after_some_longer_calls(calls: int, size_bytes: int) -> None:
     found = spawn(3, f"{RANKS_PY}:distances", {"calls": calls, "size_bytes": size_bytes}, timeout_s=50)
     for rank, distances in enumerate(found):
