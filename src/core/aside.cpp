@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
-#include <cstdlib>
-#include <fstream>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,12 +45,14 @@ struct Cores {
 // The cores that share the last cache with that one, as the kernel lists them: "0-3,8-11"; none where it does not.
 Cores neighbours(std::uint32_t core) {
   Cores found;
-  std::ifstream list("/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cache/index3/shared_cpu_list");
-  std::string range;
-  while (std::getline(list, range, ',')) {
-    char* end = nullptr;
-    auto first = std::strtoul(range.c_str(), &end, 10), last = *end == '-' ? std::strtoul(end + 1, nullptr, 10) : first;
-    for (auto each = first; each <= last && each < kMostCores; ++each) found.add(each);
+  auto path = "/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cache/index3/shared_cpu_list";
+  std::unique_ptr<FILE, int (*)(FILE*)> list(std::fopen(path.c_str(), "re"), &std::fclose);
+  unsigned long first = 0, last = 0;
+  while (list) {
+    int numbers = std::fscanf(list.get(), "%lu-%lu", &first, &last);
+    if (numbers < 1) break;
+    for (auto each = first; each <= (numbers == 1 ? first : last) && each < kMostCores; ++each) found.add(each);
+    if (std::fgetc(list.get()) != ',') break;
   }
   return found;
 }
