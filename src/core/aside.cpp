@@ -89,8 +89,8 @@ void Aside::show() const {
   segment_->line(rank_).core.store(static_cast<std::uint32_t>(sched_getcpu() + 1), std::memory_order_relaxed);
 }
 
-bool Aside::is_time_to_look(int peer, Spread spread, Clock::time_point now, std::uint32_t here) {
-  if (spread == Spread::evenly) return now >= next_look_;
+// Whether the one waited for has been on this core so many times in a row.
+bool Aside::is_often_with(int peer, std::uint32_t here) {
   bool are_together = segment_->line(peer).core.load(std::memory_order_relaxed) == here + 1;
   together_ = are_together ? together_ + 1 : 0;
   return together_ >= kTimes;
@@ -110,7 +110,7 @@ bool Aside::before_yielding(int peer, Spread spread, Clock::time_point now) {
   auto core = sched_getcpu();
   if (core < 0 || static_cast<std::size_t>(core) >= kMostCores) return false;
   auto here = static_cast<std::uint32_t>(core);
-  if (!is_time_to_look(peer, spread, now, here)) return false;
+  if (spread == Spread::apart && !is_often_with(peer, here)) return false;
   together_ = 0;
   next_look_ = now + kLookEvery;
   show();

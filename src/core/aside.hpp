@@ -32,7 +32,7 @@ class Aside {
   bool before_yielding(int peer, Spread spread, Clock::time_point now);
 
  private:
-  bool is_time_to_look(int peer, Spread spread, Clock::time_point now, std::uint32_t here);
+  bool is_often_with(int peer, std::uint32_t here);
   bool is_to_go(std::uint32_t here) const;
 
   std::shared_ptr<Segment> segment_;
